@@ -54,7 +54,7 @@ NOT_IMPERATIVE = frozenset(
     cluster java arrow spark schema identifier advice entry level user kernel python code member group
     """.split()
 )
-"""Words with which no sentence in the imperative begins."""
+"""Words that cannot begin a sentence in the imperative."""
 VERBS = frozenset(
     """
     access address assess bypass compress cross discuss dismiss express focus guess miss pass press process suppress
@@ -62,10 +62,10 @@ VERBS = frozenset(
     apply comply imply multiply rely reply supply condition mention partition position question
     """.split()
 )
-"""Verbs whose ending is that of another kind of word."""
+"""Verbs with an ending that otherwise marks other kinds of words, such as -s or -ed."""
 ENDINGS = re.compile(r"(?:[^s]s|ed|ing|ly|tion)$")
 BEFORE_OF = frozenset("complain dispose learn tell think warn".split())
-"""Verbs that may stand before "of"."""
+"""Verbs that may be followed by "of"."""
 FINITE = frozenset("is are was were has have had does did can may must will would should might".split())
 _WITHHELD = """
     what whatever which whichever who whom whose whoever how however wherever whenever why
@@ -78,11 +78,11 @@ RETIRED_NAMES = frozenset(
     "Voice Company Reach Desk Manner Hindrance Letter GroupGuard Ending Patience Errand Look Wish Place "
     "is_lawful_hole".split()
 )
-"""Names as a whole; leading underscores do not matter."""
+"""Names that no definition may have, written without their leading underscores."""
 RETIRED_WORDS = frozenset(
     "voice desk manner hindrance hindering errand farewell vouch vouched unvouched fallen wish wishes patience".split()
 )
-"""Words that are part of no name."""
+"""Words that no defined name may contain."""
 PHRASES = re.compile(
     r"\b(?:whoever|whomever|somebody else's|nobody's|somebody's|for want of|as far as it goes|knows? no better|"
     r"as much of it|so much as|had for|comes? into the way|farewells?|vouch(?:es|ed)?|unvouched|hindrances?|errands?|"
@@ -92,11 +92,11 @@ PHRASES = re.compile(
 
 
 CODE_SPAN = re.compile(r"`[^`\n]+`")
-"""Quoted code in a page; a changelog quotes old texts."""
+"""Code spans of a page, which are not checked, because a changelog quotes old names and texts."""
 
 
 class Finding(NamedTuple):
-    """One place that breaks a rule."""
+    """A line of a file that breaks a rule."""
 
     room: str
     place: str
@@ -104,12 +104,12 @@ class Finding(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        """Return the line that is printed."""
+        """Return the finding as a line of output: place, rule and text."""
         return f"{self.place}: {self.rule}: {self.text}"
 
 
 class Source(NamedTuple):
-    """One Python file."""
+    """A Python file with its text and syntax tree."""
 
     path: str
     text: str
@@ -118,18 +118,18 @@ class Source(NamedTuple):
 
     @property
     def is_test(self) -> bool:
-        """Return whether the file is one of the suite."""
+        """Return whether the file is below `tests/`."""
         return self.path.startswith("tests/")
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = ast.ClassDef | Function
 Found = Iterator[tuple[int, str, str]]
-"""Line, rule and text of each finding in one file."""
+"""Yields the line number, rule name and text of each finding in a file."""
 
 
 def room_of(path: str) -> str:
-    """Return the room of a file: of a page its folder, of a module the first two names of its path, or `tools`."""
+    """Return the room of a file: the folder of a page, the first two parts of a module's path, or `tools`."""
     parts = path.removesuffix(".py").split("/")
     if path.endswith(".md"):
         return "/".join(parts[:-1]) or "docs"
@@ -137,7 +137,7 @@ def room_of(path: str) -> str:
 
 
 def check_file(path: Path, root: Path = ROOT) -> Iterator[Finding]:
-    """Yield the findings of one file in the order of its lines."""
+    """Yield the findings of one file in the order of lines; in a page only phrases are checked."""
     name, text = path.relative_to(root).as_posix(), path.read_text()
     if path.suffix == ".md":
         found = list(_find_phrases(1, CODE_SPAN.sub("", text)))
@@ -150,14 +150,17 @@ def check_file(path: Path, root: Path = ROOT) -> Iterator[Finding]:
 
 
 def check_module(source: Source) -> Found:
-    """Yield a module docstring that is no statement."""
+    """Yield a finding if the module docstring is no statement."""
     lines = (ast.get_docstring(source.tree) or ".").splitlines()
     if not _opening_paragraph(lines).endswith((".", ":")) or lines[-1].endswith("?"):
         yield 1, "module", lines[0]
 
 
 def check_functions(source: Source) -> Found:
-    """Yield docstrings of functions that begin with no verb; tests, properties and fixtures have rules of their own."""
+    """Yield a finding for each function docstring that does not begin with a verb in the imperative.
+
+    Tests, properties and fixtures are checked by other rules.
+    """
     for node in source.nodes:
         if isinstance(node, Function) and not _is_noun(node) and not _is_test(node, source):
             text = ast.get_docstring(node)
@@ -166,7 +169,7 @@ def check_functions(source: Source) -> Found:
 
 
 def check_nouns(source: Source) -> Found:
-    """Yield docstrings of classes, properties, fixtures and attributes that withhold their subject."""
+    """Yield a finding for each docstring of a class, property, fixture or attribute that withholds its subject."""
     for node in source.nodes:
         if isinstance(node, Definition) and (isinstance(node, ast.ClassDef) or _is_noun(node)):
             yield from _check_noun(node.lineno, node.name, ast.get_docstring(node))
@@ -177,7 +180,7 @@ def check_nouns(source: Source) -> Found:
 
 
 def check_tests(source: Source) -> Found:
-    """Yield docstrings of tests that are no whole sentences."""
+    """Yield a finding for each test docstring that is no whole sentence."""
     for node in source.nodes:
         if isinstance(node, Function) and _is_test(node, source):
             text = ast.get_docstring(node)
@@ -186,7 +189,7 @@ def check_tests(source: Source) -> Found:
 
 
 def check_names(source: Source) -> Found:
-    """Yield defined names that are retired, or have a retired word in them."""
+    """Yield a finding for each defined name that is retired or contains a retired word."""
     stem = source.path.rpartition("/")[2].removesuffix(".py")
     for line, name in [(1, stem), *_defined(source.nodes)]:
         if name.lstrip("_") in RETIRED_NAMES or RETIRED_WORDS & set(words_of(name)):
@@ -194,7 +197,7 @@ def check_names(source: Source) -> Found:
 
 
 def check_phrases(source: Source) -> Found:
-    """Yield retired phrases in docstrings and comments, and in all other text of the packages."""
+    """Yield a finding for each retired phrase in docstrings and comments, and in all texts of the packages."""
     statements = (node for node in source.nodes if isinstance(node, ast.Expr))
     texts = [(node.lineno, text) for node in statements if (text := _text_of(node))]
     if source.path.startswith(PACKAGES):
@@ -215,7 +218,7 @@ CHECKS: tuple[Callable[[Source], Found], ...] = (
 
 
 def is_imperative(text: str) -> bool:
-    """Return whether a docstring may begin with a verb in the imperative."""
+    """Return whether a docstring seems to begin with a verb in the imperative."""
     opening, following = _opening_words(text)
     if not opening[:1].isalpha() or opening.lower() in NOT_IMPERATIVE:
         return False
@@ -225,7 +228,7 @@ def is_imperative(text: str) -> bool:
 
 
 def is_sentence(text: str) -> bool:
-    """Return whether a docstring may be a whole sentence."""
+    """Return whether a docstring seems to be a whole sentence."""
     first = text.strip("`*\"'([<-")[:1]
     return (
         len(text.split()) >= 3
@@ -236,7 +239,7 @@ def is_sentence(text: str) -> bool:
 
 
 def words_of(name: str) -> list[str]:
-    """Split a name into its words, in lower case: `HTTPServer_name` gives http, server, name."""
+    """Return the words of a name in lower case, such as ["http", "server", "name"] for `HTTPServer_name`."""
     return re.findall(r"[a-z]+", re.sub(r"([A-Z]+)(?=[A-Z][a-z]|[^A-Za-z]|$)|([A-Z])", r" \1\2", name).lower())
 
 
@@ -261,7 +264,7 @@ def _check_noun(line: int, name: str, text: str | None) -> Found:
 
 
 def _is_noun(node: Definition) -> bool:
-    """Return whether a function is used as a noun: a property or a fixture."""
+    """Return whether a class or function has a decorator that makes it a property or a fixture."""
     names = {ast.unparse(item).partition("(")[0].rpartition(".")[2] for item in node.decorator_list}
     return bool(names & {"property", "cached_property", "fixture", "setter"})
 
@@ -271,7 +274,7 @@ def _is_test(node: Function, source: Source) -> bool:
 
 
 def _text_of(node: ast.AST) -> str:
-    """Return the text of a docstring statement, else nothing."""
+    """Return the string if the statement is nothing but a string (a docstring), else an empty one."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return node.value.value
     return ""
@@ -284,7 +287,7 @@ def _comments(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _defined(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
-    """Yield line and name of everything that a module defines."""
+    """Yield (line, name) of every class, function, argument, variable and attribute that a module defines."""
     for node in nodes:
         if isinstance(node, Definition):
             yield node.lineno, node.name
@@ -297,13 +300,13 @@ def _defined(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
 
 
 def files_below(paths: Iterable[Path]) -> list[Path]:
-    """Return all Python files and pages below some folders, sorted; a file stands for itself."""
+    """Return all Python files and Markdown pages below these folders, sorted; a path of a file returns the file."""
     found = {file for path in paths for file in ([path] if path.is_file() else path.rglob("*.[pm][yd]"))}
     return sorted(file for file in found if "__pycache__" not in file.parts)
 
 
 def print_counts(findings: Sequence[Finding]) -> None:
-    """Print a table of findings by room and rule; rooms without findings are left out."""
+    """Print a table with the number of findings of each room and rule; rooms without findings are left out."""
     counts = Counter((finding.room, finding.rule) for finding in findings)
     counts.update(("all", finding.rule) for finding in findings)
     print(f"{'room':32}" + "".join(f"{rule:>10}" for rule in RULES))
@@ -312,7 +315,7 @@ def print_counts(findings: Sequence[Finding]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check what the arguments say; return the exit status."""
+    """Check the given folders and files, or everything; print the findings, and return the exit status."""
     paths = [Path(word).resolve() for word in arguments if not word.startswith("-")]
     files = files_below(paths or (ROOT / tree for tree in TREES))
     findings = [finding for file in files for finding in check_file(file)]

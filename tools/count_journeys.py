@@ -38,18 +38,18 @@ from pyspark_rocketmq.source.stream import make_stream_reader  # noqa: E402
 PACKAGE = f"{ROOT}/pyspark_rocketmq/"
 LIMITS = {"read": 14, "trigger": 14, "push": 12, "option": 10}
 LEFT_OUT = {"trigger": ("net/", "wire/", "cluster/"), "push": ("net/", "wire/")}
-"""Rooms that are no part of a journey: bytes and connections belong to `read`, requests for offsets to `cluster`."""
+"""Rooms that are not counted in a journey, because `read` counts bytes and connections already."""
 PUSHED = 20
-"""Messages of the journey `push`; one heartbeat calls no module as often."""
+"""The messages of the journey `push`: more than any module is called by heartbeats meanwhile."""
 WAIT_S = 20.0
 TOPIC = "orders"
 
 Modules = Counter[str]
-"""Calls by module."""
+"""{module: number of calls of its functions}."""
 
 
 class Tracer:
-    """A profile function that counts calls into the library while it is on, in the threads that it is set for."""
+    """Counts calls of the library's functions while it is switched on, in threads that have it as profile function."""
 
     def __init__(self) -> None:
         self.seen: Modules = Counter()
@@ -58,7 +58,7 @@ class Tracer:
 
     @contextmanager
     def on(self, *, from_socket: bool = False) -> Iterator[Modules]:
-        """Count within the block; with `from_socket` only after the first bytes were received."""
+        """Count calls during the `with` block; with `from_socket` only after the first bytes were received."""
         self._is_on, self._waits_for_bytes = True, from_socket
         try:
             yield self.seen
@@ -66,7 +66,7 @@ class Tracer:
             self._is_on = False
 
     def profile(self, frame: FrameType, event: str, arg: Any) -> None:
-        """Count one call; Python calls this for every event."""
+        """Count a call; Python calls this method for each call and return in a profiled thread."""
         if not self._is_on:
             return
         if event == "c_return" and getattr(arg, "__name__", "") == "recv_into":
@@ -79,7 +79,7 @@ class Tracer:
 
 @contextmanager
 def traced(*, from_socket: bool = False) -> Iterator[Modules]:
-    """Count the calls of this thread within the block."""
+    """Count the calls of the current thread during the `with` block; yield the counts."""
     tracer = Tracer()
     sys.setprofile(tracer.profile)
     try:
@@ -90,7 +90,7 @@ def traced(*, from_socket: bool = False) -> Iterator[Modules]:
 
 
 def count_read(stub: StubBroker) -> Modules:
-    """Read one message in a task, over a connection that an earlier task opened."""
+    """Return the calls for reading one message in a task, over a connection that an earlier task opened."""
     for _ in range(3):
         stub.put(TOPIC, b"x" * 100, queue_id=0)
     options = _reader_options(stub, pullBatchSize="1", arrowBatchSize="1")
@@ -104,10 +104,10 @@ def count_read(stub: StubBroker) -> Modules:
 
 
 def count_trigger(stub: StubBroker) -> Modules:
-    """Plan a batch of one new message, and commit the batch before it."""
+    """Return the calls for planning a batch of one new message and committing the batch before it."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable  # PySpark before 4.2 has none
 
-    # Without a cache lifetime of bounds, the traced call fetches them.
+    # Bounds are not cached here, so the traced call fetches them.
     rhythm = PlannerRhythm(bounds_s=0.0)
     reader = make_stream_reader(_reader_options(stub, consumerGroup="journeys"), rhythm=rhythm)
     start = reader.initialOffset()
@@ -126,9 +126,10 @@ def count_trigger(stub: StubBroker) -> Modules:
 
 
 def count_push(stub: StubBroker) -> Modules:
-    """Consume some messages, in all threads that the consumer starts; leave out modules that only timers call.
+    """Return the calls for consuming 20 messages, in all threads of a consumer.
 
-    The listener has one thread, so all messages but the last are acknowledged when it gets the last.
+    Modules with fewer calls than messages are left out: only timers call them. The listener has one thread, so all
+    messages but the last are acknowledged when it gets the last.
     """
     called = threading.Semaphore(0)
 
@@ -151,7 +152,7 @@ def count_push(stub: StubBroker) -> Modules:
 
 
 def count_option(_stub: StubBroker) -> Modules:
-    """Parse one option beside the two that every reader needs."""
+    """Return the calls for parsing one option beside the two that every reader needs."""
     given = {"nameServer": "localhost:9876", "subscribe": TOPIC, "maxOffsetsPerTrigger": "10"}
     parse_reader_options(given, stream=True)
     with traced() as seen:
@@ -168,13 +169,13 @@ JOURNEYS: dict[str, Callable[[StubBroker], Modules]] = {
 
 
 def count_modules(name: str) -> Modules:
-    """Run one journey over a new stub; return the modules that it passes, with their calls."""
+    """Return the calls of one journey over a new stub, without the rooms that the journey leaves out."""
     with StubBroker({TOPIC: 1}) as stub:
         passed = JOURNEYS[name](stub)
     modules: Modules = Counter()
     for module, calls in passed.items():
         if not module.startswith(LEFT_OUT.get(name, ())):
-            # One option stands in one table; the other tables are of other options.
+            # All tables of options count as one module, because an option is in one table only.
             modules["options/table" if module.startswith("options/table/") else module] += calls
     return modules
 
@@ -190,7 +191,7 @@ def _put_and_wait(stub: StubBroker, called: threading.Semaphore) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the chosen journeys; return 1 if one is too long and the arguments ask for a check."""
+    """Count the chosen journeys, or all, and print them; return 1 if `--check` is given and one is too long."""
     chosen = [name for name in LIMITS if name in arguments] or list(LIMITS)
     too_long = 0
     for name in chosen:

@@ -1,8 +1,8 @@
-"""Run the notebooks, each from beginning to end in a fresh kernel, and keep in them what they show.
+"""Run each notebook from beginning to end in a new kernel, and save it with its new outputs.
 
     python tools/execute_notebooks.py [NOTEBOOK ...]
 
-It keeps results, printed text and plots. It drops what Spark's JVM prints at its start, and times of execution.
+Results, printed text and plots are saved. Messages of Spark's JVM at its start and times of execution are not.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from nbformat import NotebookNode
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CELL_S = 120
-"""Timeout of one cell, in seconds."""
+"""The timeout of one cell, in seconds."""
 
 
 def run_notebook(path: Path) -> NotebookNode:
-    """Return the notebook with its new outputs; raise the error of the first cell that fails."""
+    """Run a notebook; return it with its new outputs, or raise the error of the first cell that fails."""
     notebook: NotebookNode = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         place = {"metadata": {"path": folder}}
@@ -34,14 +34,14 @@ def run_notebook(path: Path) -> NotebookNode:
 
 
 def _environment(folder: str) -> dict[str, str]:
-    """Return an environment in which kernel and Spark write into `folder` only, and find the project."""
+    """Return an environment in which kernel and Spark import the project and write only into `folder`."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     settings = {"PYTHONPATH": path, "SPARK_CONF_DIR": str(ROOT / "conf")}
     return {**os.environ, **settings, "IPYTHONDIR": folder, "TMPDIR": folder}
 
 
 def _worth_keeping(notebook: NotebookNode) -> NotebookNode:
-    """Drop outputs and metadata that differ from machine to machine."""
+    """Remove the outputs and metadata that differ from machine to machine; return the notebook."""
     notebook.metadata.language_info = {"name": "python"}
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
@@ -51,7 +51,7 @@ def _worth_keeping(notebook: NotebookNode) -> NotebookNode:
 
 
 def main(paths: Sequence[Path]) -> None:
-    """Run the notebooks one by one and write each with its new outputs."""
+    """Run each notebook and write it back to its file with the new outputs."""
     for path in paths:
         print(f"==> {path.name}", flush=True)
         nbformat.write(run_notebook(path), path)

@@ -1,6 +1,6 @@
-"""Write pyspark_rocketmq/broker_errors.py: one error class per response code, with its flags and its advice.
+"""Write pyspark_rocketmq/broker_errors.py: one error class for each response code, with its flags and its advice.
 
-`--check` writes nothing and fails if the file is not what would be written.
+With `--check` nothing is written; the exit status is 1 if the file is out of date.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TARGET = ROOT / "pyspark_rocketmq" / "broker_errors.py"
 
 
 class Leaf(NamedTuple):
-    """Meaning of a response code to a client."""
+    """The meaning of a response code to a client: docstring and advice of its error class, and whether to retry."""
 
     meaning: str
     advice: str = ""
@@ -97,7 +97,7 @@ LEAVES = {
     R.POLICY_NOT_EXIST: Leaf("There is no such policy."),
 }
 
-# Older servers answer permanent refusals with code 1, too; only the remark tells them from passing failures.
+# Older servers also use code 1 for permanent refusals; only the remark distinguishes them from temporary failures.
 REMARKS = {
     "CredentialsRefused": (
         ("AclException",),
@@ -148,13 +148,16 @@ def _by_remark(remark: str) -> type[BrokerError]:
 
 
 def class_name(code: ResponseCode) -> str:
-    """Return `TopicNotExist` for `TOPIC_NOT_EXIST`; `SystemError`, a name of Python's own, gets a prefix."""
+    """Return the name of a code's error class: `TopicNotExist` for `TOPIC_NOT_EXIST`.
+
+    `SystemError`, the name of a Python class, becomes `BrokerSystemError`.
+    """
     name = "".join(part.capitalize() for part in code.name.split("_"))
     return f"Broker{name}" if name == "SystemError" else name
 
 
 def render() -> str:
-    """Return the whole module."""
+    """Return the source text of the whole module."""
     remarks = [(text, name) for name, (texts, _, _) in REMARKS.items() for text in texts]
     advice = [(class_name(code), leaf.advice) for code, leaf in LEAVES.items() if leaf.advice]
     advice += [(name, text) for name, (_, _, text) in REMARKS.items() if text]
@@ -176,7 +179,7 @@ def render() -> str:
 
 
 def render_leaf(code: ResponseCode, leaf: Leaf) -> str:
-    """Return the class of one response code."""
+    """Return the source text of the error class of one response code."""
     lines = [
         f'"""{leaf.meaning}"""',
         "",
@@ -188,14 +191,14 @@ def render_leaf(code: ResponseCode, leaf: Leaf) -> str:
 
 
 def render_remark(name: str, meaning: str) -> str:
-    """Return the class of one kind of remark: never retried; with illegal queue numbers the route may be stale."""
+    """Return the source text of an error class for code 1, chosen by the remark; it is never retried."""
     code = "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in name)
     lines = [f'"""{meaning}"""', "", f'code = "BROKER{code}"', "retriable = False"]
     return render_class(name, "BrokerSystemError", lines + ["refresh_routes = True"] * (name == "RequestRefused"))
 
 
 def render_class(name: str, base: str, lines: list[str]) -> str:
-    """Return a class statement after two empty lines."""
+    """Return the source text of a class, after two empty lines."""
     return "\n".join([f"\n\nclass {name}({base}):", *(line and f"    {line}" for line in lines), ""])
 
 

@@ -1,6 +1,6 @@
-"""Write docs/options.md: every option that the source knows, for users.
+"""Write docs/options.md, which describes every option of the data source for users.
 
-`--check` writes nothing and fails if the file is not what would be written.
+With `--check` nothing is written; the exit status is 1 if the file is out of date.
 """
 
 from __future__ import annotations

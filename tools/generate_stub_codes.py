@@ -1,6 +1,6 @@
-"""Write docs/stub-codes.md: every request that the stub answers, and the module that does it.
+"""Write docs/stub-codes.md: every request that the stub answers, with the module that handles it.
 
-`--check` writes nothing and fails if the file is not what would be written.
+With `--check` nothing is written; the exit status is 1 if the file is out of date.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ The stub answers any other request code with REQUEST_CODE_NOT_SUPPORTED; the nam
 
 
 def render() -> str:
-    """Return the whole page."""
+    """Return the text of the whole page."""
     return HEAD + "".join(_render_role(registry) for registry in (BROKER_HANDLERS, NAME_SERVER_HANDLERS))
 
 

@@ -1,4 +1,4 @@
-"""Write a generated file, or with `--check` compare it with what would be written."""
+"""Write a generated file, or with `--check` only compare it with the text that would be written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def keep(target: Path, text: str) -> int:
-    """Write or compare the file; return the exit status of the script."""
+    """Write the text, or with `--check` compare it with the file; return 1 if they differ, else 0."""
     if "--check" not in sys.argv:
         target.write_text(text)
     elif not target.exists() or target.read_text() != text:

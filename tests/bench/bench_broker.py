@@ -1,4 +1,4 @@
-"""Start one real broker as users run it, with topics that the official producer fills."""
+"""Start one real broker with the JVM settings of production, and fill topics with the official producer."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from tests.flows.world import pull_request
 from tests.real.servers import RealCluster, Site, wait_until
 
 AS_SHIPPED = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC")
-"""JVM switches that revert the quick start of other tests' servers, which costs speed: the last switch counts."""
+"""JVM switches of production. They override those of other tests, which start servers faster but make them slower."""
 HEAP_MB = 2048
 BROKER_OPTIONS = {"mappedFileSizeCommitLog": str(2**30), "mappedFileSizeConsumeQueue": "6000000"}
 IN_MEMORY, FROM_DISK = 40, 0
-"""Percent of memory that the broker takes for page cache; 40 is its default."""
+"""The percentage of memory that a broker assumes to be page cache: the default, and to answer as if from disk."""
 MEMORY_ANSWER, DISK_ANSWER = 32, 8
-"""The number of messages in a response; a broker that takes its messages to be on disk sends fewer."""
+"""The number of messages that a response has at most, from memory and from disk."""
 
 
 class FullSpeedSite(Site):
-    """Servers whose JVMs compile as well as they can."""
+    """The settings of servers whose JVMs compile with all optimizations."""
 
     def java_arguments(self, home: Path, heap_mb: int) -> list[str]:
-        """Return the arguments of every server, and the switches for full speed."""
+        """Return the JVM arguments of a server, preceded by the JVM switches of production."""
         return [*AS_SHIPPED, *super().java_arguments(home, heap_mb)]
 
 
 class BenchBroker:
-    """The broker and its topics; a topic is filled at its first use."""
+    """A real broker and its topics; each topic is made and filled when it is first requested."""
 
     def __init__(self, cluster: RealCluster) -> None:
         self.cluster = cluster
@@ -44,36 +44,36 @@ class BenchBroker:
 
     @property
     def name_server(self) -> str:
-        """The address of the name server."""
+        """The address of the broker's name server."""
         return self.cluster.name_server
 
     @property
     def processes(self) -> Groups:
-        """The broker's processes, for meters."""
+        """The broker's processes under the label `broker`, for a `Meter`."""
         process = self.cluster.broker.process
         assert process is not None, "the broker does not run"
         return {"broker": lambda: tree(process.pid)}
 
     def topic(self, shape: Shape) -> str:
-        """Return the topic of a shape, full."""
+        """Return the name of a topic of this shape, filled with its messages."""
         if shape not in self._topics:
             self._topics[shape] = self._fill(shape)
         return self._topics[shape]
 
     def empty_topic(self, name: str, queues: int = 8) -> str:
-        """Make a topic without messages."""
+        """Make a topic without messages; return its name."""
         self.cluster.create_topic(name, queues=queues)
         return name
 
     def answer_size(self, shape: Shape) -> int:
-        """Return the number of messages that one pull of 32 returns."""
+        """Return the number of messages in the response to a pull that requests 32 of them."""
         queue = MessageQueue(self.topic(shape), self.cluster.broker.broker_name, 0)
         answer = self.cluster.broker.ask(RequestCode.PULL_MESSAGE, to_fields(pull_request(queue, 0).header))
         return len(record_starts(answer.body))
 
     @contextmanager
     def answering_from_disk(self) -> Iterator[None]:
-        """Make the broker answer with 8 messages at most within this block, as if from disk."""
+        """Make the broker return 8 messages at most per pull during the `with` block, as if it read from disk."""
         self._take_as_cached(FROM_DISK)
         try:
             yield
@@ -99,7 +99,7 @@ class BenchBroker:
 
 @contextmanager
 def open_bench_broker(version: str) -> Iterator[BenchBroker]:
-    """Start one name server and one broker at full speed, and remove them after the block."""
+    """Start a name server and a `BenchBroker` of this release; stop and remove them after the `with` block."""
     cluster = RealCluster(version, options=BROKER_OPTIONS)
     site = FullSpeedSite(**{each.name: getattr(cluster.site, each.name) for each in fields(cluster.site)})
     for server in cluster.servers:

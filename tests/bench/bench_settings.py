@@ -1,7 +1,7 @@
-"""Settings of the bench: number of messages and rounds, and the folder of results.
+"""Read the settings of the benchmarks from the environment.
 
-They come from the environment: `BENCH_MESSAGES`, `BENCH_ROUNDS`, `BENCH_QUICK=1` (the essential measurements in
-minutes, into another folder), `BENCH_DIR`.
+The variables: `BENCH_MESSAGES` (messages of the largest topics), `BENCH_ROUNDS`, `BENCH_DIR` (the folder of results),
+and `BENCH_QUICK=1` (only the most important measurements, which take minutes and go to another folder).
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ ROUNDS = int(os.environ.get("BENCH_ROUNDS") or ("3" if IS_QUICK else "5"))
 PAGES = Path(os.environ.get("BENCH_DIR") or ROOT / ("build/benchmarks" if IS_QUICK else "docs/benchmarks"))
 RESULTS = PAGES / "results"
 DEPTH = 32
-"""Pulls in flight, of our engine and of the raw sockets it is compared with."""
+"""The number of pulls in flight, both of our pull engine and of the raw sockets that it is compared with."""
 SLOTS = 2
-"""Task slots of a Spark session."""
+"""The number of task slots of a Spark session."""
 
 
 class Shape(NamedTuple):
-    """A topic to drain."""
+    """The queues, body bytes and messages of a topic that benchmarks read."""
 
     queues: int
     size: int
     messages: int
     alike: bool = False
-    """Whether all records have one size; else lengths of properties differ, as keys and names do."""
+    """Whether all records have the same size; otherwise their properties differ in length, as those of users do."""
 
     def __str__(self) -> str:
         queues = "1 queue" if self.queues == 1 else f"{self.queues} queues"
@@ -37,7 +37,7 @@ class Shape(NamedTuple):
 
 
 def divide_messages(messages: int, divisor: int) -> int:
-    """Return a part of the messages that fills batches and queues evenly."""
+    """Return `messages` ÷ `divisor` as a multiple of 512 (at least 512), so that all queues get equally many."""
     return max(512, messages // divisor // 512 * 512)
 
 

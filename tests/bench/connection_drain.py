@@ -1,7 +1,7 @@
-"""Drain a topic over one inline connection, with a given number of pulls in flight.
+"""Pull a whole topic over one inline connection, with a given number of pulls in flight.
 
-The ranges are known, so offsets s, s + 32, s + 64 … of all queues are pulled in turn without waiting. Responses are
-received and their headers read; messages are counted, not decoded.
+The ends of the queues are known, so the pulls of offset s of all queues, then of s + 32, and so on, are sent without
+waiting for next offsets. Of a response only the headers are read; messages are counted by offsets, not decoded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DRAIN_S = 600
 
 
 class Drained(NamedTuple):
-    """The messages of a drain, and its cost."""
+    """The number of messages and bytes that were pulled, and the time that it took."""
 
     messages: int
     byte_count: int
@@ -31,7 +31,7 @@ class Drained(NamedTuple):
 
 
 def drain(connection: Connection, queues: list[MessageQueue], per_queue: int, depth: int) -> Drained:
-    """Pull everything once, with `depth` requests in flight."""
+    """Pull `per_queue` messages of each queue, with `depth` pulls in flight; return their number, bytes and time."""
     pulls, deadline = _pulls(queues, per_queue), Deadline.after(_DRAIN_S)
     asked: dict[int, int] = {}
     messages = byte_count = 0
@@ -48,7 +48,7 @@ def drain(connection: Connection, queues: list[MessageQueue], per_queue: int, de
 def _refill(
     connection: Connection, pulls: Iterator[tuple[int, dict[str, str]]], asked: dict[int, int], depth: int
 ) -> bool:
-    """Send requests until `depth` are in flight; return whether any is."""
+    """Send pulls until `depth` are in flight; return whether any is in flight. `asked` maps opaque to offset."""
     while len(asked) < depth and (pull := next(pulls, None)):
         offset, fields = pull
         asked[connection.submit(RequestCode.PULL_MESSAGE, fields)] = offset
@@ -56,7 +56,7 @@ def _refill(
 
 
 def _pulls(queues: list[MessageQueue], per_queue: int) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield offset and fields of every pull, the queues in turn."""
+    """Yield (offset, header fields) of every pull; for each offset the pulls of all queues come one after another."""
     templates = [to_fields(pull_request(queue, 0, count=PULL_COUNT).header) for queue in queues]
     for offset in range(0, per_queue, PULL_COUNT):
         for template in templates:

@@ -1,4 +1,7 @@
-"""The contenders that drain a topic: official consumers, raw sockets, our engine, and our source inside Spark."""
+"""Define the contenders that read a topic outside and inside Spark.
+
+They are the official Java consumers, raw sockets, our pull engine, and our source in Spark.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +34,21 @@ PUSH_BATCH = 32
 TAG = "bench"
 """The tag of all messages."""
 WARM_UP_LIMIT = 300_000
-"""The number of messages after which compiled code is warm."""
+"""The number of messages of a warm-up, after which the JVM has compiled the code."""
 
 
 @dataclass(frozen=True)
 class ClientProcesses:
-    """The processes of contenders: a JVM for each kind of official consumer, one Python."""
+    """The processes in which contenders outside Spark run: a JVM for each official consumer, and one Python process."""
 
     java: dict[str, WorkerProcess]
     python: WorkerProcess
 
     def contender(self, bench_broker: BenchBroker, shape: Shape, name: str, **more: object) -> Contender:
-        """Return a contender outside Spark by name, with further parameters of its task."""
+        """Return the contender outside Spark with this name, to read a topic of this shape.
+
+        `more` are further parameters of its task.
+        """
         topic, worker = bench_broker.topic(shape), self.java.get(name, self.python)
         task, parameters = TASKS[name](shape)
         parameters.update(more)
@@ -72,19 +78,23 @@ TASKS: dict[str, Task] = {
 
 @contextmanager
 def open_client_processes(bench_broker: BenchBroker) -> Iterator[ClientProcesses]:
-    """Start all processes, and end them after the block."""
+    """Start the processes of all contenders outside Spark, and end them after the `with` block."""
     with ExitStack() as stack:
         java = {name: stack.enter_context(start_java_worker(bench_broker.name_server)) for name in JAVA}
         yield ClientProcesses(java, stack.enter_context(start_python_worker(bench_broker.name_server)))
 
 
 def is_selected(name: str) -> bool:
-    """Return whether a contender is measured in this run; topics are filled for selected ones only."""
+    """Return whether this run measures a contender; with `BENCH_QUICK=1` it measures the essential ones only."""
     return name in _ESSENTIAL or not IS_QUICK
 
 
 def spark_contenders(spark: BenchSpark, bench_broker: BenchBroker, shape: Shape) -> list[Contender]:
-    """Return the contenders inside Spark: batches, ready rows, and with large bodies a stream with its start."""
+    """Return the selected contenders inside Spark for a topic of this shape.
+
+    They are batch reads of our source and of ready rows, with and without the map of properties, and for large messages
+    also a stream read.
+    """
     batches = [
         make(bench_broker, shape, name, no_map=no_map)
         for make, name, no_map in (

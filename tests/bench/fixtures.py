@@ -1,4 +1,4 @@
-"""Share one broker between all benchmarks of a run, so that each topic is filled once."""
+"""Provide one broker to all benchmarks of a run, so that each topic is filled only once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from tests.bench.bench_broker import BenchBroker, open_bench_broker
 
 @pytest.fixture(scope="session")
 def bench_broker(real_version: str) -> Iterator[BenchBroker]:
-    """A real broker at full speed."""
+    """The real broker of all benchmarks, with the JVM settings of production."""
     with open_bench_broker(real_version) as opened:
         yield opened

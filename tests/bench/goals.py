@@ -1,8 +1,8 @@
-"""The ratios to be reached, the figures that they consist of, and their limits.
+"""Define the goals of the project: ratios between figures, their wanted values, and their limits.
 
-A limit assumes that the code of this project takes no time. Outside Spark it is the rate of raw sockets. Inside Spark
-it is the rate of cores that are always busy: with the broker's sends, the receives of raw sockets, and Spark's work
-for ready rows.
+A limit is the value that the ratio would have if the code of this project took no time. Outside Spark it comes from the
+rate of raw sockets. Inside Spark it comes from the rate at which all cores would be busy with nothing but the broker's
+sends, the receives of raw sockets, and Spark's own work for ready rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Value = Callable[[Result], float | None]
 
 @dataclass(frozen=True)
 class Goal:
-    """One ratio: its wanted value, and how to compute it from the figures of one part."""
+    """A value computed from the figures of one part, such as a ratio, and the value that it should reach."""
 
     figure: str
     wanted: float
@@ -46,16 +46,16 @@ class Goal:
 
     @property
     def target(self) -> str:
-        """The wanted value as text."""
+        """The wanted value with its comparison sign and unit, such as "≥ 4"."""
         return f"{'≤' if self.at_most else '≥'} {self.wanted:g}{self.unit}"
 
     def holds(self, value: float) -> bool:
-        """Return whether a value reaches the goal."""
+        """Return whether `value` is at least the wanted value, or with `at_most` at most the wanted value."""
         return value <= self.wanted if self.at_most else value >= self.wanted
 
 
 def ratio(setting: object, name: str, *others: str) -> Value:
-    """Return a contender's median rate over that of the best of others."""
+    """Return a function of a `Result`: the median rate of contender `name` ÷ the best median rate of `others`."""
 
     def value(result: Result) -> float | None:
         own, best = result.median(f"{setting}/{name}/rate"), _best_rate(result, setting, others)
@@ -65,7 +65,10 @@ def ratio(setting: object, name: str, *others: str) -> Value:
 
 
 def cpu(setting: object, *parts: tuple[str, str]) -> Value:
-    """Return the µs that some processes of some contenders need together for a message."""
+    """Return a function of a `Result`: the µs of processor time per message, summed over `parts`.
+
+    A part is the name of a contender and the label of some of its processes.
+    """
 
     def value(result: Result) -> float | None:
         found = [result.median(f"{setting}/{name}/cpu {group}") for name, group in parts]
@@ -75,7 +78,7 @@ def cpu(setting: object, *parts: tuple[str, str]) -> Value:
 
 
 def at_full_use(setting: object, costs: Sequence[tuple[str, str]], *others: str) -> Value:
-    """Return the rate of cores that do nothing else, over that of the best of others."""
+    """Return a function of a `Result`: the rate of all cores if a message costs `costs`, ÷ the best of `others`."""
 
     def value(result: Result) -> float | None:
         needed, best = cpu(setting, *costs)(result), _best_rate(result, setting, others or JAVA)
@@ -95,7 +98,7 @@ def _cores(result: Result) -> int:
 
 
 def alone(name: str) -> Value:
-    """Return a figure without a ratio."""
+    """Return a function of a `Result`: the median of the figure `name`."""
     return lambda result: result.median(name)
 
 
@@ -192,7 +195,7 @@ GOALS: Sequence[Goal] = (
 
 
 def rows(results: Mapping[str, Result]) -> list[tuple[str, ...]]:
-    """Return a row for each goal: figure, target, measured value, limit, verdict, and origin."""
+    """Return a table row for each goal: figure, target, measured value, limit, whether it is reached, its page."""
     return [_row(goal, results.get(goal.part)) for goal in GOALS]
 
 

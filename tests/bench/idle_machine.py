@@ -1,4 +1,4 @@
-"""Wait until the machine is idle, and report when it stays busy."""
+"""Wait until the machine is idle, and report if it stays busy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def wait_until_idle() -> str:
-    """Wait until few cores are busy for some seconds, or until the timeout; return the state and the load."""
+    """Wait until the cores are almost idle for 3 s, or until the timeout; return the outcome and the load as text."""
     deadline, idle_s, busy = time.monotonic() + IDLE_TIMEOUT_S, 0, 0.0
     while idle_s < QUIET_S and time.monotonic() < deadline:
         busy = _busy_cores(1.0)
@@ -33,6 +33,6 @@ def _busy_cores(seconds: float) -> float:
 
 
 def _busy_ticks() -> int:
-    """Return the time of all cores without idle time and waits for disks."""
+    """Return the clock ticks that all cores have worked since boot, without idle time and waits for disks."""
     user, nice, system, _idle, _wait, *interrupts = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9])
     return user + nice + system + sum(interrupts)

@@ -1,4 +1,7 @@
-"""Fetch Kafka and Spark's source for it from Maven, by the pins in `conf/kafka`, and start a node."""
+"""Start a Kafka node, and provide Spark's Kafka source.
+
+Maven fetches both in the versions that `conf/kafka` pins.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ FILL_S = 900
 
 
 class Kafka:
-    """One running node; its topics hold the same bodies as those of the RocketMQ broker."""
+    """A running Kafka node; its topics have the same messages as those of the RocketMQ broker."""
 
     def __init__(self, process: JavaProcess, port: int) -> None:
         self._process = process
@@ -38,11 +41,11 @@ class Kafka:
 
     @property
     def processes(self) -> Groups:
-        """The node's processes, for meters."""
+        """The node's processes under the label `broker`, for a `Meter`."""
         return {"broker": lambda: tree(self._process.pid)}
 
     def topic(self, shape: Shape) -> str:
-        """Make a new topic and fill it."""
+        """Make a topic of this shape and fill it; return its name."""
         topic = f"bench_{shape.queues}x{shape.size}"
         classes = f"{fetched('broker')}/*"
         path = f"{compiled(Path(__file__).with_name('kafka_java'), classes)}:{classes}"
@@ -53,7 +56,7 @@ class Kafka:
 
 @contextmanager
 def open_kafka() -> Iterator[Kafka]:
-    """Start a node with an empty log, and remove it after the block."""
+    """Start a Kafka node with an empty log; stop and remove it after the `with` block."""
     home = Path(tempfile.mkdtemp(prefix="kafka-bench-"))
     port, controller_port = free_ports(0), free_ports(0)
     settings = home / "server.properties"
@@ -72,12 +75,12 @@ def open_kafka() -> Iterator[Kafka]:
 
 
 def connector_jars() -> list[Path]:
-    """Return the jars that Spark needs to read Kafka."""
+    """Return the jars of Spark's Kafka source."""
     return sorted(fetched("connector").glob("*.jar"))
 
 
 def fetched(part: str) -> Path:
-    """Fetch the jars of `conf/kafka/<part>.xml` if its pins have changed; return their directory."""
+    """Return the directory of the jars that `conf/kafka/<part>.xml` pins; fetch them first if the pins have changed."""
     pom, directory = CONF / f"{part}.xml", CACHE / part
     wanted = f"{pom.read_text('utf-8')}{TOKEN_PROVIDER}"
     stamp = directory / "stamp"

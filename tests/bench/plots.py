@@ -1,4 +1,4 @@
-"""Draw rates as SVG: bars of medians, with a line from the least to the most."""
+"""Draw rates as SVG bar charts: each bar is a median, and a line across its end reaches from minimum to maximum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OWN, _OTHERS = "#2a7ab8", "#9aa5b1"
 
 
 def bar_chart(title: str, bars: Sequence[Bar], *, others: Sequence[str] = ()) -> str:
-    """Return one bar for each entry, from the top; those of `others` are grey."""
+    """Return an SVG image with one bar for each (label, spread), top down; bars named in `others` are grey."""
     most = max(spread.most for _, spread in bars)
     height = _TOP + len(bars) * (_BAR + _GAP)
     parts = [

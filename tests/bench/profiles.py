@@ -1,4 +1,4 @@
-"""Profile our code by its parts."""
+"""Measure the share of time that each part of our code takes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.bench.report import Report
 from tests.bench.worker_processes import WorkerProcess
 
 Parts = Mapping[str, list[str]]
-"""Functions by their part, each as `file:function`; none of them calls another."""
+"""{part of the code: its functions as `file:function`}; none of these functions calls another one."""
 
 PULLING: Parts = {
     "waiting for responses": ["transport.py:wait_ready"],
@@ -36,7 +36,7 @@ READING: Parts = {"pulling": ["loop.py:_read_all"], **DECODING}
 def add_profile(
     report: Report, setting: str, python: WorkerProcess, parts: Parts, of: str, **parameters: object
 ) -> None:
-    """Add a table of shares, the largest first."""
+    """Run a task of the Python worker under a profiler; add a table of each part's share of the time to the report."""
     shares = python.ask("profile", of=of, parts=parts, **parameters)["shares"]
     sorted_shares = sorted(shares.items(), key=lambda each: -each[1])
     rows = [(part, f"{share:.0%}") for part, share in [*sorted_shares, ("everything else", 1 - sum(shares.values()))]]

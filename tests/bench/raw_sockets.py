@@ -1,7 +1,7 @@
-"""Drain a topic with raw sockets: the requests of our engine, and responses that are walked by length.
+"""Read a topic with plain sockets, which send the pulls of our engine and find responses by their length only.
 
-This is the upper bound of any client. Requests are made before the clock starts, so that it times sockets and broker
-alone.
+This is the upper bound of the rate of any client. The requests are encoded before the clock starts, so that only
+sockets and broker are timed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TIMEOUT_S = 60
 
 
 class Drained(NamedTuple):
-    """The messages and bytes of a drain, and its time."""
+    """The number of messages and bytes that were received, and the seconds that it took."""
 
     messages: int
     byte_count: int
@@ -31,7 +31,7 @@ class Drained(NamedTuple):
 
 
 def drain_raw(address: Address, queues: Sequence[MessageQueue], per_queue: int, depth: int, each: int) -> Drained:
-    """Drain everything once, in responses of `each` messages, with `depth` requests in flight, sent in groups."""
+    """Read `per_queue` messages of each queue, with `depth` pulls in flight and `each` messages per response."""
     requests = list(_requests(queues, per_queue, each))
     with socket.create_connection(address, TIMEOUT_S) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
@@ -61,7 +61,7 @@ def _exchange(connection: socket.socket, requests: Sequence[bytes], depth: int) 
 
 
 def _walk(memory: memoryview, end: int) -> tuple[int, int]:
-    """Return the number of whole frames in the buffer, and the end of the last one."""
+    """Return the number of complete responses in the first `end` bytes of the buffer, and where the last one ends."""
     count = at = 0
     while end - at >= 4:
         size = 4 + int.from_bytes(memory[at : at + 4], "big")
@@ -73,7 +73,7 @@ def _walk(memory: memoryview, end: int) -> tuple[int, int]:
 
 
 def _requests(queues: Sequence[MessageQueue], per_queue: int, each: int) -> Iterator[bytes]:
-    """Yield the pulls of all queues in turn."""
+    """Yield the encoded pulls; for each offset the pulls of all queues come one after another."""
     session = Session()
     templates = [to_fields(pull_request(queue, 0, count=each).header) for queue in queues]
     for offset in range(0, per_queue, each):

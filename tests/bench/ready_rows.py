@@ -1,6 +1,6 @@
-"""Sources of rows that cost nothing: they are read once, and handed to Spark again and again.
+"""Data sources whose rows are in memory already, so that Spark's own cost can be measured.
 
-They measure the way from a Python worker into Spark, which any source has to pay.
+They measure the transfer of rows from a Python worker to Spark's JVM, which every Python source must pay for.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from tests.bench.bench_settings import SLOTS
 
 READY, INSTANT_ROW = "rocketmq-ready", "row-at-hand"
 ROWS = "readyRows"
-"""The option that sets the number of rows."""
+"""The option for the number of rows that `ReadySource` yields."""
 
 
 @dataclass
 class RowCount(InputPartition):
-    """The number of rows of one task."""
+    """A task that yields this number of rows."""
 
     rows: int
 
 
 class ReadyReader(DataSourceReader):
-    """A reader that yields the first batch of a topic again and again."""
+    """A batch reader that reads the first record batch of a topic once, and yields it again and again."""
 
     def __init__(self, options: dict[str, str], rows: int) -> None:
         self._options = options
         self._rows = rows
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return a task for each slot."""
+        """Return a task for each task slot, which together have all rows."""
         return [RowCount(self._rows // SLOTS) for _ in range(SLOTS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task."""
+        """Yield record batches with the number of rows of this task."""
         assert isinstance(partition, RowCount)
         batch = _first_batch(tuple(sorted(self._options.items())))
         for handed_over in range(0, partition.rows, batch.num_rows):
@@ -59,11 +59,11 @@ def _first_batch(options: tuple[tuple[str, str], ...]) -> pa.RecordBatch:
 
 
 class ReadySource(DataSource):
-    """A source with a topic's schema and ready rows."""
+    """A data source with the schema of our source, whose reader is a `ReadyReader`."""
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format`."""
+        """Return the name that Spark's `format` gets."""
         return READY
 
     def schema(self) -> StructType:
@@ -71,7 +71,7 @@ class ReadySource(DataSource):
         return RocketMQDataSource(self._reading()).schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of ready rows."""
+        """Return a `ReadyReader` with the number of rows that the option sets."""
         return ReadyReader(self._reading(), int(self.options[ROWS]))
 
     def _reading(self) -> dict[str, str]:
@@ -79,22 +79,22 @@ class ReadySource(DataSource):
 
 
 class InstantRowReader(DataSourceStreamReader):
-    """A reader that always has a next batch, of one row that is made on the spot."""
+    """A stream reader that always has a next batch: one row, made when the task runs."""
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the offset before the first row."""
+        """Return the offset 0, before the first row."""
         return {"row": 0}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """Return the offset one row further."""
+        """Return the start offset plus one row."""
         return {"row": start["row"] + 1}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return one task."""
+        """Return one task of one row."""
         return [RowCount(1)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the row, with our columns and the time at which it is made."""
+        """Yield a record batch of one row, with our columns; its store timestamp is the current time."""
         now = {
             "topic": "t",
             "brokerName": "b",
@@ -106,11 +106,11 @@ class InstantRowReader(DataSourceStreamReader):
 
 
 class InstantRowSource(DataSource):
-    """The cheapest Python source of one row."""
+    """A data source with the schema of our source, whose reader is an `InstantRowReader`."""
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format`."""
+        """Return the name that Spark's `format` gets."""
         return INSTANT_ROW
 
     def schema(self) -> StructType:
@@ -118,5 +118,5 @@ class InstantRowSource(DataSource):
         return RocketMQDataSource({"nameServer": "localhost:9876", "subscribe": "t"}).schema()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader of instant rows."""
+        """Return an `InstantRowReader`."""
         return InstantRowReader()

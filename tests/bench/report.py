@@ -1,7 +1,7 @@
-"""Write measurements as pages of `docs/benchmarks`.
+"""Write the results of a benchmark as a page of `docs/benchmarks`.
 
-A page states machine, versions and commit, then shows tables and plots. Its figures are saved beside it, and the page
-of all ratios is written again with every part.
+A page begins with machine, versions and commit, and then shows tables and plots. Its figures are also saved as JSON,
+and with every page the overview of all goals (`README.md`) is written again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PACKAGES = ("pyspark-rocketmq", "pyspark", "pyarrow", "numpy")
 
 
 class Report:
-    """One page of measurements, section by section."""
+    """A page of results under construction, to which benchmarks add text, tables and plots."""
 
     def __init__(self, title: str, about: str, result: Result) -> None:
         self.result = result
@@ -38,19 +38,19 @@ class Report:
         self._collected: dict[tuple[str, str], list[float]] = {}
 
     def add_text(self, text: str) -> None:
-        """Add a paragraph."""
+        """Add a paragraph to the page."""
         self._parts.append(text)
 
     def add_table(self, title: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Add one table under its own heading."""
+        """Add a table with a heading above it to the page."""
         self._parts += [f"## {title}", _table(head, rows)]
 
     def collect(self, name: str, value: float, unit: str = "") -> None:
-        """Record one more measurement of a figure."""
+        """Record one measured value of a figure; a figure may have several."""
         self._collected.setdefault((name, unit), []).append(value)
 
     def add_collected(self, title: str) -> None:
-        """Add all recorded measurements, as figures and as a table."""
+        """Add the median and range of all collected figures to the page as a table, and to the saved figures."""
         for (name, unit), values in self._collected.items():
             self.result.add(name, values, unit)
         figures = self.result.figures
@@ -60,7 +60,7 @@ class Report:
     def add_measurements(
         self, setting: str, measurements: Iterable[Measurement], best_of: Sequence[str] = JAVA
     ) -> None:
-        """Add a table and a plot of contenders, compared with the best of some of them."""
+        """Add a table and a plot of contenders to the page, with their rates ÷ the best rate of `best_of`."""
         result = self.result
         result.add_measurements(setting, measurements)
         names = result.contenders(setting)
@@ -82,7 +82,7 @@ class Report:
         self._add_plot(setting, [(name, rates[name]) for name in names], [name for name in names if name in best_of])
 
     def write(self) -> None:
-        """Print the page, save it and its figures, and write the page of ratios again."""
+        """Save the figures, print and write the page, and write the overview of all goals again."""
         save(self.result)
         _write_page(self.result.part, "\n\n".join(self._parts))
         _write_page("README", _summary())
@@ -105,7 +105,7 @@ class Report:
 
 @contextmanager
 def report_of(part: str, title: str, about: str, **facts: str) -> Iterator[Report]:
-    """Begin a page when the machine is idle; write it when the block has ended without an error."""
+    """Yield a new page as soon as the machine is idle; write the page if the `with` block ends without an error."""
     quiet = wait_until_idle()
     report = Report(title, about, Result(part, {**surroundings(), "machine when it began": quiet, **facts}))
     yield report
@@ -113,7 +113,7 @@ def report_of(part: str, title: str, about: str, **facts: str) -> Iterator[Repor
 
 
 def surroundings() -> dict[str, str]:
-    """Return the facts that figures depend on."""
+    """Return the facts that results depend on: machine, versions, number of messages and rounds, commit, day."""
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores, {_memory_gib()} GiB, {platform.system()}",
         "Python": platform.python_version(),
@@ -128,7 +128,7 @@ def surroundings() -> dict[str, str]:
 
 
 def per_second(count: int, seconds: float) -> str:
-    """Return a rate with thousands separated."""
+    """Return `count` ÷ `seconds` as text with thousands separators."""
     return f"{count / seconds:,.0f}"
 
 
@@ -177,7 +177,7 @@ def _memory_gib() -> int:
 
 
 def _pyspark_archive() -> Path:
-    """Return the archive that Spark's processes import PySpark from; if it is packed, each of them compiles it."""
+    """Return the path of PySpark's archive; while it is packed, each Python process of Spark compiles PySpark again."""
     return Path(str(files("pyspark"))) / "python" / "lib" / "pyspark.zip"
 
 

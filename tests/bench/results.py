@@ -1,7 +1,7 @@
-"""Save the figures of each part, and load them for pages.
+"""Save the figures of each part of the benchmarks as JSON, and load them for pages.
 
-A part saves its figures in `results/<part>.json`, with machine, versions and commit. So parts can be measured one by
-one, and the page of ratios shows all of them with their origins.
+A part saves its figures in `results/<part>.json`, with machine, versions and commit. So parts can be measured at
+different times, and the page of all goals shows for each figure what it comes from.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.bench.rounds import Measurement, Spread
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured value: its spread over rounds, and its unit."""
+    """A measured value: its median and range over all rounds, and its unit."""
 
     spread: Spread
     unit: str = ""
@@ -26,18 +26,21 @@ class Figure:
 
 @dataclass(frozen=True)
 class Result:
-    """The figures of one part by name; those of contenders are named `<setting>/<contender>/<what>`."""
+    """The figures of one part of the benchmarks, such as `memory`, with its machine and versions.
+
+    The name of a contender's figure is `<setting>/<contender>/<what>`.
+    """
 
     part: str
     surroundings: Mapping[str, str]
     figures: dict[str, Figure] = field(default_factory=dict)
 
     def add(self, name: str, values: Iterable[float], unit: str = "") -> None:
-        """Add one figure."""
+        """Add a figure whose values were measured in several rounds."""
         self.figures[name] = Figure(Spread.of(values), unit)
 
     def add_measurements(self, setting: str, measurements: Iterable[Measurement]) -> None:
-        """Add rate, processor time per message and memory of every contender."""
+        """Add the rate, the processor time per message and the peak memory of each contender."""
         by_name: dict[str, list[Measurement]] = {}
         for measurement in measurements:
             by_name.setdefault(measurement.contender, []).append(measurement)
@@ -49,17 +52,17 @@ class Result:
                 self.add(f"{setting}/{name}/peak {group}", (use.peak_mib for use, _ in used), "MiB")
 
     def median(self, name: str) -> float | None:
-        """Return the median of a figure, or None if it was not measured."""
+        """Return the median of the figure `name`, or None if it was not measured."""
         return self.figures[name].spread.median if name in self.figures else None
 
     def contenders(self, setting: str) -> list[str]:
-        """Return the contenders of a setting, in the order of the rounds."""
+        """Return the names of the contenders measured in a setting, in the order of their first round."""
         names = (name.split("/") for name in self.figures)
         return [parts[1] for parts in names if parts[0] == setting and parts[-1] == "rate"]
 
 
 def save(result: Result, folder: Path = RESULTS) -> None:
-    """Write the figures of a part."""
+    """Write the figures of one part to `<folder>/<part>.json`."""
     figures = {name: [*figure.spread, figure.unit] for name, figure in result.figures.items()}
     text = json.dumps({"surroundings": dict(result.surroundings), "figures": figures}, indent=1, ensure_ascii=False)
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +70,7 @@ def save(result: Result, folder: Path = RESULTS) -> None:
 
 
 def load_all(folder: Path = RESULTS) -> dict[str, Result]:
-    """Return every part that has been measured."""
+    """Return {part: its saved figures} for every part that has been measured."""
     return {path.stem: _load(path.stem, json.loads(path.read_text("utf-8"))) for path in sorted(folder.glob("*.json"))}
 
 

@@ -1,6 +1,7 @@
-"""Measure contenders in rounds: each runs once in every round, one after the other, in one run.
+"""Measure contenders in rounds: in each round every contender runs once, one after another.
 
-A disturbance of the machine so hits all contenders. The order turns by one from round to round.
+So a disturbance of the machine affects all contenders alike. The contender that begins a round is another one in the
+next round.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.bench.usage import Groups, Meter, Usage
 
 
 class Run(NamedTuple):
-    """The messages and seconds that a contender reports."""
+    """The number of messages that a contender read, and the seconds that it took."""
 
     messages: int
     seconds: float
@@ -23,23 +24,23 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to drain a topic."""
+    """One way to read a topic, whose speed is compared with that of others."""
 
     name: str
     run: Callable[[int], Run]
-    """Drain the given number of messages."""
+    """Read the given number of messages."""
     processes: Groups
-    """The processes whose time and memory count."""
+    """The processes whose processor time and memory are measured, by label."""
     messages: int
     warm_up: int
-    """The number of messages of one drain that is not measured."""
+    """The number of messages to read once before the measurement."""
     wake: Callable[[], object] = lambda: None
-    """Start processes again that ended while others had their turns; called before each run."""
+    """Start processes again that ended while other contenders ran; called before each measured run."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One run of one contender in one round."""
+    """The result of one contender in one round, with the processor time and memory of its processes."""
 
     contender: str
     number: int
@@ -48,12 +49,12 @@ class Measurement:
 
     @property
     def rate(self) -> float:
-        """Messages a second."""
+        """Messages per second."""
         return self.run.messages / self.run.seconds
 
 
 class Spread(NamedTuple):
-    """The median and the range of several measurements."""
+    """The median, minimum and maximum of several measurements."""
 
     median: float
     least: float
@@ -61,7 +62,7 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread:
-        """Return the spread of at least one value."""
+        """Return the median, minimum and maximum of one or more values."""
         found = list(values)
         return cls(median(found), min(found), max(found))
 
@@ -72,7 +73,7 @@ class Spread(NamedTuple):
 def measure_in_rounds(
     contenders: Sequence[Contender], rounds: int, settle: Callable[[], object] = wait_until_idle
 ) -> list[Measurement]:
-    """Warm all contenders up, wait for an idle machine, then measure in rounds."""
+    """Run each contender once as warm-up, call `settle`, and run the rounds; return all measurements."""
     for contender in contenders:
         contender.run(contender.warm_up)
     settle()

@@ -1,4 +1,4 @@
-"""Run queries as contenders, in one warm Spark session with two slots, into Spark's `noop` sink."""
+"""Contenders that run as Spark queries, in one session with two task slots, into Spark's `noop` sink."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ STREAM_S = 900
 
 @dataclass(frozen=True)
 class BenchSpark:
-    """A session whose queries are contenders."""
+    """A Spark session, with methods that return queries in it as contenders."""
 
     session: SparkSession
 
     @property
     def processes(self) -> Groups:
-        """The JVM, and all Python: the driver, the workers, the planner."""
+        """The processes of Spark by label, for a `Meter`: the JVM; and Python, which is driver, planner and workers."""
         gateway = cast(Any, self.session.sparkContext)._gateway
         jvm = int(gateway.proc.pid)
         return {
@@ -42,13 +42,13 @@ class BenchSpark:
         }
 
     def batch(self, bench_broker: BenchBroker, shape: Shape, name: str, *, no_map: bool) -> Contender:
-        """Return the contender that reads a topic as a table."""
+        """Return the contender that reads a topic of this shape with our source as a batch."""
         options = reading(bench_broker, shape, {"columns": NO_MAP} if no_map else {})
         table = self.table(name, "rocketmq", options, shape.messages, bench_broker.processes)
         return self._awake(table, "rocketmq", reading(bench_broker, FEW, {}))
 
     def ready(self, bench_broker: BenchBroker, shape: Shape, name: str, *, no_map: bool) -> Contender:
-        """Return the contender with as many ready rows as the topic has."""
+        """Return the contender that reads from `ReadySource` as many rows as a topic of this shape has."""
         self.session.dataSource.register(ReadySource)
         columns = {"columns": NO_MAP} if no_map else {}
         options = {**reading(bench_broker, shape, columns), ROWS: str(shape.messages)}
@@ -56,7 +56,7 @@ class BenchSpark:
         return self._awake(table, READY, {**options, ROWS: str(SLOTS)})
 
     def table(self, name: str, source: str, options: Mapping[str, str], messages: int, broker: Groups) -> Contender:
-        """Return a contender that reads any source as a table into no sink; its first run counts the rows."""
+        """Return a contender that reads the data source `source` as a batch; its first run checks the row count."""
         counted = False
 
         def run(_count: int) -> Run:
@@ -71,7 +71,7 @@ class BenchSpark:
         return Contender(name, run, {**self.processes, **broker}, messages, 0)
 
     def stream(self, bench_broker: BenchBroker, shape: Shape, name: str, *, no_map: bool = False) -> Contender:
-        """Return the contender that reads a topic as a stream with an end; its start counts."""
+        """Return the contender that streams a topic of this shape with `availableNow`; the start is timed, too."""
         options = reading(
             bench_broker, shape, {"startingOffsets": "earliest", **({"columns": NO_MAP} if no_map else {})}
         )
@@ -81,7 +81,7 @@ class BenchSpark:
     def ending_stream(
         self, name: str, source: str, options: Mapping[str, str], messages: int, broker: Groups
     ) -> Contender:
-        """Return a contender that reads any source as a stream with `availableNow`."""
+        """Return a contender that reads the data source `source` as a stream with `availableNow`."""
         return Contender(
             name,
             lambda _: self._drain_stream(source, options),
@@ -91,11 +91,11 @@ class BenchSpark:
         )
 
     def _awake(self, contender: Contender, source: str, few: Mapping[str, str]) -> Contender:
-        """Return a contender that reads a few rows before each run, so that Python workers run.
+        """Return the contender with a `wake` that reads a few rows, so that its Python workers run when it is measured.
 
-        Spark ends its Python workers when they were idle for a minute, which is less than a round takes. Workers of a
-        source that the session has registered differ from those of an installed one, and so do workers that make a
-        source. So the rows come from the same source.
+        Spark ends a Python worker that was idle for a minute, and a round takes longer. Spark has separate workers for
+        a source that the session has registered, for an installed one, and for creating a source. So the rows come from
+        the contender's own source.
         """
         load = self.session.read.format(source).options(**few).load
         return replace(contender, wake=lambda: write_nowhere(load()))
@@ -112,7 +112,7 @@ class BenchSpark:
 
 
 def reading(bench_broker: BenchBroker, shape: Shape, more: Mapping[str, str]) -> dict[str, str]:
-    """Return options that read one topic, with a task for each slot."""
+    """Return the reader options for a topic of this shape, with one task for each slot, and the options in `more`."""
     common = {
         "nameServer": bench_broker.name_server,
         "subscribe": bench_broker.topic(shape),
@@ -122,12 +122,12 @@ def reading(bench_broker: BenchBroker, shape: Shape, more: Mapping[str, str]) ->
 
 
 def write_nowhere(frame: DataFrame) -> None:
-    """Produce every row."""
+    """Run the query and discard its rows."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 def seconds_of(act: Callable[[], object]) -> float:
-    """Return the time that a call takes, in seconds."""
+    """Return the seconds that calling `act` takes."""
     began = time.perf_counter()
     act()
     return time.perf_counter() - began
@@ -135,7 +135,7 @@ def seconds_of(act: Callable[[], object]) -> float:
 
 @contextmanager
 def fresh_folder() -> Iterator[str]:
-    """Make a folder for a checkpoint, and remove it after the block."""
+    """Yield the path of a new folder for a checkpoint; delete the folder after the `with` block."""
     folder = tempfile.mkdtemp(prefix="rocketmq-bench-")
     try:
         yield folder
@@ -145,7 +145,7 @@ def fresh_folder() -> Iterator[str]:
 
 @contextmanager
 def open_spark(**more: str) -> Iterator[BenchSpark]:
-    """Open a session with two slots, whose workers are connected by Unix sockets."""
+    """Open a session with two task slots, whose Python workers use Unix sockets; stop it after the `with` block."""
     os.environ.update(spark_environment())
     settings = {
         "spark.ui.enabled": "false",

@@ -1,4 +1,4 @@
-"""Measure the readable decoder and one inline connection; write docs/benchmarks/core.md."""
+"""Measure the decoder of single records and the inline connection; write docs/benchmarks/core.md."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_core(bench_broker: BenchBroker) -> None:
 
 
 def _decode(report: Report) -> None:
-    """Measure the decoding of one response into objects, properties and bodies included."""
+    """Measure decoding the records of a response one by one, with properties and bodies; add a table to the report."""
     rows = []
     for shape in SHAPES:
         answer = b"".join(encode_record(_record(number, shape.size)) for number in range(PULL_COUNT))
@@ -46,7 +46,7 @@ def _decode(report: Report) -> None:
 
 
 def _drain(report: Report, bench_broker: BenchBroker) -> None:
-    """Measure a whole topic over one connection, with more and more pulls in flight."""
+    """Measure pulling a topic over one connection with 1, 4, 16 and 32 pulls in flight; add a table to the report."""
     world = real_world(bench_broker.cluster)
     rows = []
     for shape in SHAPES:

@@ -1,4 +1,4 @@
-"""Measure decoding alone; write docs/benchmarks/decoder.md."""
+"""Compare our decoder with Java's on stored responses; write docs/benchmarks/decoder.md."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _copy(python: WorkerProcess, file: str, size: int, count: int) -> Run:
 
 
 def _contenders(java: WorkerProcess, python: WorkerProcess, file: str, size: int) -> list[Contender]:
-    """Return both sides, which decode the file until they reach the number of messages."""
+    """Return contenders that decode the file: Java's decoder, ours with three sets of columns, and mere copying."""
     count = divide_messages(MESSAGES, 2)
     warm_up = min(count, 4 * RECORDED)
     ours = [

@@ -1,4 +1,4 @@
-"""Measure contenders where the broker answers as if from disk; write docs/benchmarks/disk.md."""
+"""Measure all contenders with a broker that answers as if it read from disk; write docs/benchmarks/disk.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test ratios, saved figures and plots of the bench."""
+"""Test the goals, the saved figures and the plots of the benchmarks."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def _result() -> Result:
 
 
 def test_the_best_of_the_others_is_what_counts() -> None:
-    """A ratio compares medians with the best of the others."""
+    """A ratio divides by the highest median rate of the other contenders."""
     assert ratio(LARGE, ENGINE, JAVA_LITE, JAVA_PUSH)(_result()) == 5.0
     assert ratio(LARGE, "absent", JAVA_PUSH)(_result()) is None
 
 
 def test_a_limit_is_what_busy_cores_leave_room_for() -> None:
-    """Two cores, which need 4 µs for a message, are compared with a contender of 100,000 messages a second."""
+    """If a message costs 4 µs, two cores do 500,000 a second: 5 times the rate of a contender with 100,000."""
     result = Result("memory", {"machine": "some, 2 cores, 1 GiB"})
     for name, value in {"bare/cpu broker": 3, "ready/cpu JVM": 1, f"{JAVA_PUSH}/rate": 100_000}.items():
         result.add(f"{LARGE}/{name}", [value])
@@ -38,14 +38,14 @@ def test_a_limit_is_what_busy_cores_leave_room_for() -> None:
 
 
 def test_saved_figures_are_loaded_unchanged(tmp_path: Path) -> None:
-    """Saved figures are loaded again for the page of all ratios."""
+    """Figures that were saved in a folder are loaded from it unchanged."""
     save(_result(), tmp_path)
 
     assert load_all(tmp_path) == {"memory": _result()}
 
 
 def test_the_page_of_ratios_says_what_is_reached_and_what_is_missing() -> None:
-    """Every line has a verdict, or says that nothing was measured."""
+    """Each goal has a row, which shows whether the goal is reached, or that it was not measured."""
     found = rows({"memory": _result()})
 
     assert len(found) == len(GOALS)
@@ -54,7 +54,7 @@ def test_the_page_of_ratios_says_what_is_reached_and_what_is_missing() -> None:
 
 
 def test_a_plot_has_a_bar_for_each_contender() -> None:
-    """A plot has one bar for each contender, and names are escaped."""
+    """A plot has one bar for each contender, and special characters in names are escaped."""
     chart = bar_chart("t", [(f"{name} & co", Spread(2, 1, 3)) for name in TASKS])
 
     assert chart.count(" &amp; co</text>") == len(TASKS)

@@ -1,4 +1,7 @@
-"""Compare our source with Spark's Kafka source; write docs/benchmarks/kafka.md; `make bench KAFKA=1`."""
+"""Compare our source with Spark's Kafka source; write docs/benchmarks/kafka.md.
+
+`make bench KAFKA=1` runs it.
+"""
 
 from __future__ import annotations
 

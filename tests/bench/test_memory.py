@@ -1,4 +1,4 @@
-"""Measure contenders on eight queues in the broker's memory; write docs/benchmarks/memory.md."""
+"""Measure all contenders on eight queues whose messages are in the broker's memory; write docs/benchmarks/memory.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that profiles name functions that exist."""
+"""Test that the functions named in profiles exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGE = Path(pyspark_rocketmq.__file__).parent
 
 
 def defined() -> set[str]:
-    """Return every function of the package as `file:function`."""
+    """Return the names of all functions of the library as `file:function`."""
     return {
         f"{path.name}:{node.name}"
         for path in PACKAGE.rglob("*.py")
@@ -25,5 +25,5 @@ def defined() -> set[str]:
 
 @pytest.mark.parametrize("parts", [PULLING, DECODING, READING], ids=["pulling", "decoding", "reading"])
 def test_profiled_functions_exist(parts: Parts) -> None:
-    """A renamed function would leave its part without a share of the time."""
+    """Each function that a profile names exists; a renamed one would be missing from the profile unnoticed."""
     assert {name for names in parts.values() for name in names} <= defined()

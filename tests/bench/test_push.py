@@ -1,4 +1,4 @@
-"""Compare push consumers; write docs/benchmarks/push.md."""
+"""Compare our push consumer with Java's; write docs/benchmarks/push.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test the order of contenders in rounds."""
+"""Test that contenders are measured in the right order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _contender(name: str, calls: list[tuple[str, int]], drains: int = 100) -> Co
 
 
 def test_each_contender_runs_once_a_round_in_an_order_that_turns() -> None:
-    """After a warm-up each contender runs once in every round, and the order turns."""
+    """After a warm-up each contender runs once in every round, and each round begins with another contender."""
     calls: list[tuple[str, int]] = []
     contenders = [_contender("a", calls), _contender("b", calls)]
 

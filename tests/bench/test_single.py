@@ -1,4 +1,4 @@
-"""Measure contenders on one queue; write docs/benchmarks/single.md."""
+"""Measure all contenders on a topic of one queue; write docs/benchmarks/single.md."""
 
 from __future__ import annotations
 

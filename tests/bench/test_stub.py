@@ -1,4 +1,4 @@
-"""Measure the stub; write docs/benchmarks/stub.md."""
+"""Measure how fast the stub starts, is filled and answers pulls; write docs/benchmarks/stub.md."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.bench.triggers import TICKING, Progress, instant_rows, one_by_one, tr
 pytestmark = [pytest.mark.bench, pytest.mark.real]
 
 TRIGGERS = 10 if IS_QUICK else 25
-"""The number of triggers in a round."""
+"""The number of triggers that one round measures."""
 WARMING = 10
 ABOUT = (
     "Queries with trigger 0 and two slots. *No task*: our reader over 8 queues, whose offset gets a counter so "
@@ -40,7 +40,7 @@ def test_triggers(bench_broker: BenchBroker) -> None:
 
 
 class Round:
-    """Medians of one round, in milliseconds."""
+    """The medians of one round of measured triggers, in milliseconds."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Test meters of other processes' time and memory."""
+"""Test the measurement of other processes' processor time and memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUSY = (
 
 
 def test_a_childs_time_and_memory_are_seen() -> None:
-    """The time and memory of a child process are measured."""
+    """A meter measures the processor time and memory of a child process."""
     meter = Meter({"all": lambda: tree(os.getpid())})
     with _busy() as child:
         alive = meter.read()["all"]
@@ -27,7 +27,7 @@ def test_a_childs_time_and_memory_are_seen() -> None:
 
 
 def test_one_that_ended_takes_nothing_from_the_others() -> None:
-    """A process that has ended does not lower the time of the others."""
+    """If a process ends during a measurement, the measured time of the others is not reduced."""
     with _busy() as stays, _busy() as ends:
         pids = [stays.pid, ends.pid]
         meter = Meter({"all": lambda: pids})
@@ -40,7 +40,7 @@ def test_one_that_ended_takes_nothing_from_the_others() -> None:
 
 @contextmanager
 def _busy() -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process that uses 0.3 seconds, and ends when it receives a line."""
+    """Yield a process that has used 0.3 s of processor time and waits for a line, after which it ends."""
     command = [sys.executable, "-c", BUSY]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None

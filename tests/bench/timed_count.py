@@ -1,4 +1,4 @@
-"""Count messages from any thread, and time them for `PushConsumer` runs."""
+"""Count received messages from several threads, and time them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LONGEST_S = 900
 
 
 class TimedCount:
-    """A count of messages whose clock runs from the first message to the last wanted one."""
+    """A counter of messages, and the time between the first message and the one that completes the wanted number."""
 
     def __init__(self, wanted: int) -> None:
         self.messages = 0
@@ -20,11 +20,11 @@ class TimedCount:
 
     @property
     def seconds(self) -> float:
-        """The time from the first message to the last wanted one."""
+        """The seconds from the first message to the one that completed the wanted number."""
         return self._ended - self._began
 
     def add(self, count: int) -> None:
-        """Add received messages."""
+        """Add `count` received messages."""
         with self._lock:
             self._began = self._began or time.perf_counter()
             self.messages += count
@@ -33,6 +33,6 @@ class TimedCount:
                 self._done.set()
 
     def wait(self) -> None:
-        """Wait until all wanted messages were received."""
+        """Wait until the wanted number is received; raise `TimeoutError` after 900 s."""
         if not self._done.wait(_LONGEST_S):
             raise TimeoutError(f"{self.messages} of {self._wanted} messages in {_LONGEST_S} s")

@@ -1,4 +1,4 @@
-"""Measure single triggers by Spark's own progress reports, of queries that run as often as they can."""
+"""Measure single triggers of streaming queries that run without pauses, by Spark's own progress reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.bench.ready_rows import INSTANT_ROW, InstantRowSource
 from tests.bench.sparks import fresh_folder
 
 Progress = Mapping[str, int]
-"""Milliseconds of a trigger, by phase."""
+"""The milliseconds that each phase of a trigger took."""
 
 TICKING = "rocketmq-ticking"
 WAIT_TIMEOUT_S = 120
@@ -31,51 +31,51 @@ _KEPT = "spark.sql.streaming.numRecentProgressUpdates"
 _ALL = "1000"
 _WARMING = 5
 _GLANCE_S = 0.1
-"""The interval, in seconds, of looking at a query; each look costs the JVM some milliseconds."""
+"""Seconds between two checks of a query's progress; each check costs the JVM some milliseconds."""
 
 
 class TickingReader(DataSourceStreamReader):
-    """Our reader with a counter in its offset, so that there is always a next batch, mostly without ranges."""
+    """Our stream reader with a counter in its offset, so that Spark always finds a new batch, even without messages."""
 
     def __init__(self, reader: StreamReader) -> None:
         self._reader = reader
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the reader's offset, at tick 0."""
+        """Return our reader's initial offset with counter 0."""
         return {"tick": 0, "at": self._reader.initialOffset()}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """Return the reader's offset, one tick later."""
+        """Return our reader's latest offset with the counter increased by one."""
         latest = getattr(self._reader, "latestOffset")  # noqa: B009  # the releases differ in its arguments
         return {"tick": start["tick"] + 1, "at": latest(start["at"], limit)}
 
     def getDefaultReadLimit(self) -> Any:
-        """Return the reader's limit."""
+        """Return our reader's default read limit."""
         return getattr(self._reader, "getDefaultReadLimit")()  # noqa: B009
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the reader's tasks."""
+        """Return our reader's tasks between the two offsets."""
         return self._reader.partitions(start["at"], end["at"])
 
     def read(self, partition: InputPartition) -> Any:
-        """Return the reader's batches."""
+        """Return the record batches that our reader yields for a task."""
         return self._reader.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Pass the commit to the reader."""
+        """Commit the offset with our reader."""
         self._reader.commit(end["at"])
 
     def stop(self) -> None:
-        """Stop the reader."""
+        """Stop our reader."""
         self._reader.stop()
 
 
 class TickingSource(DataSource):
-    """Our source with a ticking reader."""
+    """Our data source with a `TickingReader`."""
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format`."""
+        """Return the name that Spark's `format` gets."""
         return TICKING
 
     def schema(self) -> StructType:
@@ -83,7 +83,7 @@ class TickingSource(DataSource):
         return RocketMQDataSource(dict(self.options)).schema()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the ticking reader."""
+        """Return a `TickingReader` around the stream reader of our source."""
         reader = RocketMQDataSource(dict(self.options)).streamReader(schema)
         assert isinstance(reader, StreamReader)
         return TickingReader(reader)
@@ -92,7 +92,7 @@ class TickingSource(DataSource):
 def triggers_of(
     session: SparkSession, source: str, options: Mapping[str, str], count: int, *, rows: int
 ) -> list[Progress]:
-    """Return `count` triggers of a warm query, each of which has `rows` rows."""
+    """Run a query of this source; return the phases of `count` triggers with `rows` rows each, after a warm-up."""
     session.dataSource.register(TickingSource)
     frame = session.readStream.format(source).options(**options).load()
     return _triggers(session, frame.writeStream.format("noop"), count, rows)
@@ -110,14 +110,14 @@ def _triggers(session: SparkSession, writer: DataStreamWriter, count: int, rows:
 
 
 class Arrivals:
-    """A `foreachBatch` function that records the latency of each row."""
+    """A function for `foreachBatch` that records each row's latency, from its store timestamp until now."""
 
     def __init__(self) -> None:
         self.latencies: list[float] = []
         self._seen = threading.Event()
 
     def __call__(self, frame: DataFrame, _batch_id: int) -> None:
-        """Collect the batch and record the time."""
+        """Collect the rows of the batch, and record their latencies in milliseconds."""
         rows = frame.select("storeTimestamp").collect()
         now = time.time()
         self.latencies += [(now - row.storeTimestamp.timestamp()) * 1000 for row in rows]
@@ -125,14 +125,14 @@ class Arrivals:
             self._seen.set()
 
     def wait_for_next(self, send: Any) -> None:
-        """Send a message, and wait until it is collected."""
+        """Call `send`, which sends a message, and wait until a batch has it."""
         self._seen.clear()
         send()
         assert self._seen.wait(WAIT_TIMEOUT_S), "a message was not seen"
 
 
 def one_by_one(session: SparkSession, name_server: str, topic: str, count: int) -> tuple[list[Progress], list[float]]:
-    """Return triggers of one message in one queue each, and the latency of each message in milliseconds."""
+    """Send messages one at a time to a running query; return their triggers' phases, and their latencies in ms."""
     arrivals = Arrivals()
     session.conf.set(_KEPT, _ALL)
     settings = ClusterSettings(parse_addresses(name_server))
@@ -143,7 +143,7 @@ def one_by_one(session: SparkSession, name_server: str, topic: str, count: int) 
         query = writer.trigger(processingTime="0 seconds").start()
         try:
             for number in range(count + _WARMING):
-                _wait_for_batch(query, number)  # A message sent while the last batch is logged would wait for that.
+                _wait_for_batch(query, number)  # Otherwise the message waits until that batch is logged.
                 arrivals.wait_for_next(lambda: producer.send(Message(topic, b"x" * 1024)))
             _wait_for_batch(query, count + _WARMING)
             return _durations(query, rows=1)[-count:], arrivals.latencies[-count:]
@@ -152,20 +152,20 @@ def one_by_one(session: SparkSession, name_server: str, topic: str, count: int) 
 
 
 def instant_rows(session: SparkSession, count: int) -> list[Progress]:
-    """Return triggers of one row each, which the source makes at once and `foreachBatch` collects."""
+    """Run a query of `InstantRowSource` whose rows `foreachBatch` collects; return the phases of `count` triggers."""
     session.dataSource.register(InstantRowSource)
     frame = session.readStream.format(INSTANT_ROW).load()
     return _triggers(session, frame.writeStream.foreachBatch(Arrivals()), count, rows=1)
 
 
 def _batch_id(query: StreamingQuery) -> int:
-    """Return the last finished batch."""
+    """Return the id of the last finished batch, or -1 if there is none."""
     progress = query.lastProgress
     return int(progress["batchId"]) if progress else -1
 
 
 def _durations(query: StreamingQuery, rows: int) -> list[Progress]:
-    """Return the phases of triggers that ran a batch of `rows` rows."""
+    """Return the phases of those recent triggers whose batch had `rows` rows."""
     found = [each for each in query.recentProgress if "addBatch" in each["durationMs"]]
     return [each["durationMs"] for each in found if each["numInputRows"] == rows]
 

@@ -1,7 +1,7 @@
-"""Measure processor time and memory of processes between two moments, from /proc.
+"""Measure the processor time and memory of processes between two moments, from /proc.
 
-A process's time includes that of children it has waited for. Spark's Python daemon waits for none, so the time of a
-worker that has ended is lost, and nothing of it may be subtracted.
+A process's time includes that of child processes which it has waited for. Spark's Python daemon does not wait for its
+workers. So the time of a worker that has ended is not measured, and what it had used before must not be subtracted.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _RESET_PEAK = "5"
 
 Groups = Mapping[str, Callable[[], Iterable[int]]]
-"""Process ids by label; read again each time, since workers come and go."""
+"""{label: function that returns the current process ids}; a function, because workers start and end."""
 
 
 class Usage(NamedTuple):
-    """The processor time and memory of one group of processes."""
+    """The processor seconds and peak memory of a group of processes."""
 
     cpu_s: float
     peak_mib: float
 
 
 class Meter:
-    """A measurement of groups of processes, from its making until `read`."""
+    """Measures groups of processes from its creation until `read`."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
@@ -35,7 +35,7 @@ class Meter:
             _reset_peaks(pids())
 
     def read(self) -> dict[str, Usage]:
-        """Return the usage of each group since the start."""
+        """Return {label: processor time and peak memory since the creation of the meter}."""
         return {name: Usage(sum(map(self._used, pids())), _peak_mib(pids())) for name, pids in self._groups.items()}
 
     def _used(self, pid: int) -> float:
@@ -43,7 +43,7 @@ class Meter:
 
 
 def tree(root: int) -> list[int]:
-    """Return a process and all its descendants."""
+    """Return the ids of a process and all its descendants."""
     children: dict[int, list[int]] = {}
     for pid in _all_pids():
         if fields := _stat(pid):
@@ -55,7 +55,7 @@ def tree(root: int) -> list[int]:
 
 
 def named(pids: Iterable[int], name: str) -> list[int]:
-    """Return the processes whose program name begins with `name`."""
+    """Return those process ids whose program name begins with `name`."""
     return [pid for pid in pids if _text(pid, "comm").startswith(name)]
 
 
@@ -64,7 +64,7 @@ def _all_pids() -> list[int]:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Return user and system time, own and of children waited for; 0 if the process has ended."""
+    """Return the processor seconds of a process and of children it has waited for; 0 if it has ended."""
     return sum(map(int, _stat(pid)[11:15])) / _TICKS
 
 
@@ -82,7 +82,7 @@ def _reset_peaks(pids: Iterable[int]) -> None:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields after the name; none if the process has ended."""
+    """Return the fields of /proc/<pid>/stat after the program name; an empty list if the process has ended."""
     return _text(pid, "stat").rpartition(")")[2].split()
 
 

@@ -1,10 +1,11 @@
-"""Compare two commits of this project, in alternating rounds of one run.
+"""Compare the speed of two commits of this project.
 
-`make bench-versus OLD=<commit>` checks the old commit out below `build/`, starts processes of both, and lets them drain
-the same topics in turn. The old code takes part twice, so that the page also shows the noise: a ratio within the
-difference of the old commit from itself is no difference. The page goes to `build/benchmarks/versus.md`.
+`make bench-versus OLD=<commit>` checks the old commit out below `build/`, starts processes of both commits, and lets
+them read the same topics in turn. Three sides take part: the old commit, the old commit again, and the new one. The
+ratio of old again ÷ old shows the noise; a ratio of new ÷ old within the noise means no difference. The page is
+`build/benchmarks/versus.md`.
 
-A process of the old commit runs the old worker, so task names and parameters of workers must stay as they are.
+The processes of the old commit run that commit's worker, so task names and parameters of workers must not change.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ RECORDED = 65_536
 _NO_MAP = "no map"
 
 Measure = Callable[[str], float]
-"""A function of a side; a larger value is better."""
+"""A function that measures one side (old, old again, or new); a larger value is better."""
 
 
 class Row(NamedTuple):
-    """One comparison: medians over rounds of new ÷ old, and of old again ÷ old."""
+    """The result of one comparison: the medians over all rounds of new ÷ old, and of old again ÷ old."""
 
     name: str
     ratio: float
@@ -52,7 +53,7 @@ class Row(NamedTuple):
 
 
 def main() -> None:
-    """Compare the checkout in the first argument with this one, by the parts in the others."""
+    """Compare the old checkout (the path in the first argument) with this one, in the parts that the others name."""
     old, parts = Path(sys.argv[1]).resolve(), sys.argv[2:]
     if unknown := [part for part in parts if part not in PARTS]:
         raise SystemExit(f"no such part: {', '.join(unknown)}; parts are {', '.join(PARTS)}")
@@ -65,19 +66,19 @@ def main() -> None:
 
 
 def memory(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[Row]:
-    """Drain eight queues, with Spark and without."""
+    """Compare reading eight queues, with Spark and without; yield a row for each comparison."""
     for shape in (LARGE, SMALL):
         yield from _drains(bench_broker, checkouts, shape)
         yield from _spark_drains(bench_broker, checkouts, shape)
 
 
 def single(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[Row]:
-    """Drain one queue."""
+    """Compare reading one queue; yield a row for each comparison."""
     yield from _drains(bench_broker, checkouts, SINGLE)
 
 
 def decoder(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[Row]:
-    """Decode the responses of a file; each commit writes its own, because formats differ."""
+    """Compare decoding stored responses; yield a row each. Each side decodes a file in its own format."""
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     for size in (1024, 100):
         shape = Shape(8, size, RECORDED)
@@ -92,14 +93,14 @@ def decoder(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterato
 
 
 def push(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[Row]:
-    """Consume as a group member whose listener does nothing."""
+    """Compare push consumers whose listener does nothing; yield a row."""
     with _workers(bench_broker, checkouts) as workers:
         parameters = {"topic": bench_broker.topic(LARGE), "count": LARGE.messages, "batch": 32}
         yield _compare(f"push, {LARGE}", _drain_rate(workers, "push", parameters))
 
 
 def triggers(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[Row]:
-    """Run small triggers: without tasks, and with one message each."""
+    """Compare small triggers: without tasks, and with one message each; yield a row for each comparison."""
     topic = bench_broker.empty_topic("versus_triggers")
     with _spark_drivers(bench_broker, checkouts) as drivers:
         for task in ("empty", "single", "latency"):
@@ -140,7 +141,7 @@ def _inverse_ms(drivers: Mapping[str, WorkerProcess], task: str, parameters: Map
 
 
 def _compare(name: str, measure: Measure) -> Row:
-    """Measure every side once in each round, after a round that does not count; the first side changes by round."""
+    """Measure all sides once as warm-up and once in each round, in changing order; print and return the row."""
     for side in SIDES:
         measure(side)
     found: defaultdict[str, list[float]] = defaultdict(list)
@@ -158,7 +159,7 @@ def _median_ratio(values: Sequence[float], base: Sequence[float]) -> float:
 
 @contextmanager
 def _workers(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[dict[str, WorkerProcess]]:
-    """Start a process of each side that reads without Spark."""
+    """Start the worker of each side, which runs tasks without Spark; yield {side: process}."""
     command = [sys.executable, "-m", "tests.bench.worker", bench_broker.name_server]
     with _side_processes(checkouts, command) as processes:
         yield processes
@@ -166,7 +167,7 @@ def _workers(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterat
 
 @contextmanager
 def _spark_drivers(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[dict[str, WorkerProcess]]:
-    """Start a Spark driver of each side; all run this checkout's script."""
+    """Start a Spark driver of each side, which runs this checkout's versus_spark.py; yield {side: process}."""
     command = [sys.executable, str(Path(__file__).with_name("versus_spark.py")), bench_broker.name_server]
     with _side_processes(checkouts, command) as processes:
         yield processes
@@ -174,7 +175,7 @@ def _spark_drivers(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> 
 
 @contextmanager
 def _side_processes(checkouts: Mapping[str, Path], command: Sequence[str]) -> Iterator[dict[str, WorkerProcess]]:
-    """Start a process of each side that imports its own checkout."""
+    """Start this command for each side, with imports from that side's checkout; yield {side: process}."""
     with ExitStack() as stack:
         processes = {
             side: stack.enter_context(WorkerProcess(side, command, {"PYTHONPATH": str(checkout)}, folder=checkout))

@@ -1,7 +1,7 @@
-"""Serve one side of `tests.bench.versus` inside Spark: read one JSON object a line, and answer with one.
+"""Run the Spark tasks of one side for `tests.bench.versus`: read one JSON object per line, and answer with one.
 
-Run by path, with the PYTHONPATH of the side, so that driver, planner and workers import that side's code. So names
-that are imported from `tests.bench` must stay as they are in older commits.
+The script is run by its path, with the PYTHONPATH of the side, so that driver, planner and workers import that side's
+code. So it may import from `tests.bench` only names that the old commit has, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STREAM_S = 900
 
 
 def main() -> None:
-    """Serve until the input ends; output of Spark goes to stderr."""
+    """Answer tasks from stdin until it ends; Spark's own output goes to stderr."""
     out, sys.stdout = sys.stdout, sys.stderr
     with open_spark() as spark:
         for line in sys.stdin:
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def batch(spark: BenchSpark, name_server: str, topic: str, count: int) -> dict[str, Any]:
-    """Read a topic as a table."""
+    """Read a topic as a batch; return the number of messages and the seconds."""
     frame = spark.session.read.format("rocketmq").options(**_reading(name_server, topic)).load()
     began = time.perf_counter()
     write_nowhere(frame)
@@ -43,7 +43,7 @@ def batch(spark: BenchSpark, name_server: str, topic: str, count: int) -> dict[s
 
 
 def stream(spark: BenchSpark, name_server: str, topic: str, count: int) -> dict[str, Any]:
-    """Read a topic as a stream with an end."""
+    """Read a topic as a stream with `availableNow`; return the number of messages and the seconds."""
     options = {**_reading(name_server, topic), "startingOffsets": "earliest"}
     with fresh_folder() as checkpoint:
         began = time.perf_counter()
@@ -57,20 +57,20 @@ def stream(spark: BenchSpark, name_server: str, topic: str, count: int) -> dict[
 
 
 def empty(spark: BenchSpark, name_server: str, topic: str, count: int) -> dict[str, Any]:
-    """Run triggers without tasks; return their median."""
+    """Run `count` triggers without tasks; return their median duration in milliseconds."""
     reading = {**_reading(name_server, topic), "startingOffsets": "latest"}
     found = triggers_of(spark.session, TICKING, reading, count, rows=0)
     return {"ms": median(each["triggerExecution"] for each in found)}
 
 
 def single(spark: BenchSpark, name_server: str, topic: str, count: int) -> dict[str, Any]:
-    """Run triggers of one message; return their median."""
+    """Run `count` triggers of one message each; return their median duration in milliseconds."""
     found, _ = one_by_one(spark.session, name_server, topic, count)
     return {"ms": median(each["triggerExecution"] for each in found)}
 
 
 def latency(spark: BenchSpark, name_server: str, topic: str, count: int) -> dict[str, Any]:
-    """Send messages one by one; return the median time from store to collection."""
+    """Send messages one at a time; return the median milliseconds from store timestamp to collection."""
     _, found = one_by_one(spark.session, name_server, topic, count)
     return {"ms": median(found)}
 

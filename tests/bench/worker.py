@@ -1,7 +1,7 @@
-"""Run tasks of the bench with our client: `python -m tests.bench.worker`, a process of its own.
+"""Run tasks of the benchmarks with our client, in a process of its own: `python -m tests.bench.worker NAME_SERVER`.
 
-It reads one JSON object a line, and answers with one; see `tests.bench.worker_processes`. Processes of older commits
-take part in comparisons (`tests.bench.versus`), so names and parameters of tasks stay as they are.
+It reads one JSON object per line and answers with one; see `tests.bench.worker_processes`. Workers of older commits
+take part in comparisons (`tests.bench.versus`), so names and parameters of tasks must not change.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ DEFAULT = default_columns(Layout.ROCKETMQ)
 WITHOUT_MAP = tuple(name for name in DEFAULT if name != "properties")
 COLUMNS = {"default": DEFAULT, "no map": WITHOUT_MAP}
 _BODY_AT = 88
-"""The distance of a body from the begin of its record, if its hosts have IPv4 addresses."""
+"""The position of the body in a record whose host addresses are IPv4."""
 _StoredAnswer = tuple[memoryview, tuple[MessageQueue, int, int, bool], tuple[int, int, int, int]]
-"""A response in a file: its records, its wanted range, and the offsets that it covers."""
+"""A response read from a file: its records, the range that was wanted from it, and the offsets that it covers."""
 _stubs: list[StubBroker] = []
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Answer tasks from stdin until it ends."""
     name_server = sys.argv[1]
     gc.freeze()
     for line in sys.stdin:
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def raw_sockets(name_server: str, topic: str, count: int, depth: int, size: int, each: int = PULL_COUNT) -> Answer:
-    """Drain with raw sockets and decode nothing; the number of messages in a response must be known."""
+    """Read a topic with raw sockets, without decoding; `each` must be the number of messages per response."""
     cluster, queues = _cluster(name_server), _queues(name_server, topic)
     route = cluster.routes.route(topic)
     address = route.broker(queues[0].broker_name).master()
@@ -83,14 +83,14 @@ def raw_sockets(name_server: str, topic: str, count: int, depth: int, size: int,
 
 
 def engine(name_server: str, topic: str, count: int, depth: int, tags: str = "*") -> Answer:
-    """Drain with our pull engine and decode nothing; with tags each response is confirmed by a probe."""
+    """Read a topic with our pull engine, without decoding; with `tags` the engine confirms each response by a probe."""
     began = time.perf_counter()
     messages = sum(block.message_count for block in _read(name_server, topic, count, depth, tags))
     return _answer(messages, time.perf_counter() - began)
 
 
 def arrow(name_server: str, topic: str, count: int, columns: str, depth: int | None) -> Answer:
-    """Drain with our pull engine and decode into record batches."""
+    """Read a topic with our pull engine and decode it into record batches of these columns."""
     decoder = ColumnDecoder(COLUMNS[columns])
     began = time.perf_counter()
     messages = sum(each.batch.num_rows for each in decoder.decode_all(_read(name_server, topic, count, depth)))
@@ -98,7 +98,7 @@ def arrow(name_server: str, topic: str, count: int, columns: str, depth: int | N
 
 
 def push(name_server: str, topic: str, count: int, batch: int) -> Answer:
-    """Consume with our push consumer, whose listener does nothing."""
+    """Consume a topic with our push consumer and a listener that does nothing."""
     counter = TimedCount(count)
 
     def listen(messages: Sequence[ReceivedMessage]) -> Consumed:
@@ -120,7 +120,7 @@ def push(name_server: str, topic: str, count: int, batch: int) -> Answer:
 
 
 def dump(name_server: str, topic: str, count: int, file: str) -> Answer:
-    """Write pull responses to a file, each after its length, and their ranges and coverage to another."""
+    """Write pull responses to a file, each after its length; write their ranges and coverage to a second file."""
     began, messages = time.perf_counter(), 0
     with Path(file).open("wb") as out, _coverage_file(file).open("w") as coverage:
         for block in _read(name_server, topic, count, DEPTH):
@@ -131,7 +131,7 @@ def dump(name_server: str, topic: str, count: int, file: str) -> Answer:
 
 
 def decode(_name_server: str, file: str, count: int, columns: str) -> Answer:
-    """Decode the responses of a file with the decoder alone, which includes finding the records."""
+    """Decode the responses of a file, again and again, until `count` messages are decoded."""
     content = Content(system_properties=columns == "all properties")
     decoder = ColumnDecoder(COLUMNS.get(columns, DEFAULT), content)
     answers, messages = _load(file), 0
@@ -142,7 +142,7 @@ def decode(_name_server: str, file: str, count: int, columns: str) -> Answer:
 
 
 def copy(_name_server: str, file: str, count: int, size: int) -> Answer:
-    """Copy responses, and their bodies of one size, without looking at them: the minimum of decoding."""
+    """Copy the responses of a file and their bodies until `count` messages are copied: the least work of a decoder."""
     batches, gathered, messages = _bodies(file), Gathered(), 0
     began = time.perf_counter()
     while messages < count:
@@ -156,7 +156,7 @@ def copy(_name_server: str, file: str, count: int, size: int) -> Answer:
 
 @cache
 def _bodies(file: str) -> list[tuple[list[Block], Integers]]:
-    """Return the blocks of each record batch, and where bodies begin in them."""
+    """Return for each record batch its blocks, and the positions of the bodies in their joined data."""
     blocks, size = list(starmap(_as_block, _load(file))), BatchSize()
     step = min(size.messages // PULL_COUNT, size.byte_count // len(blocks[0].data))
     return [(part, _body_starts(part)) for at in range(0, len(blocks), step) if (part := blocks[at : at + step])]
@@ -184,17 +184,17 @@ def _coverage_file(file: str) -> Path:
 
 @cache
 def _queue(topic: str, broker_name: str, queue_id: int) -> MessageQueue:
-    """Return one object for all responses of a queue, as in a task."""
+    """Return the same object for every response of a queue, as a Spark task has it."""
     return MessageQueue(topic, broker_name, queue_id)
 
 
 def _as_block(data: memoryview, wanted: tuple[MessageQueue, int, int, bool], claim: tuple[int, int, int, int]) -> Block:
-    """Make the block that a task makes for each decoding of a response."""
+    """Return the block of one response; a task makes one for each response, so this is timed, too."""
     return Block(data, QueueRange(*wanted), *claim)
 
 
 def profile(name_server: str, of: str, parts: dict[str, list[str]], **parameters: Any) -> Answer:
-    """Run another task under a profiler; return the shares of functions, named as `file:function`, in its time."""
+    """Run the task `of` under a profiler; return its answer and for each part the share of time in its functions."""
     profiler = cProfile.Profile()
     answer = profiler.runcall(TASKS[of], name_server, **parameters)
     spent: Counter[str] = Counter()
@@ -209,7 +209,7 @@ def profile(name_server: str, of: str, parts: dict[str, list[str]], **parameters
 
 
 def stub(_name_server: str, topics: dict[str, int]) -> Answer:
-    """Start a stub in this process, in place of the previous one."""
+    """Close the previous stub of this process and start one with these topics; return its address and the seconds."""
     while _stubs:
         _stubs.pop().close()
     began = time.perf_counter()
@@ -218,7 +218,7 @@ def stub(_name_server: str, topics: dict[str, int]) -> Answer:
 
 
 def stub_fill(_name_server: str, topics: list[str], count: int, size: int) -> Answer:
-    """Put `count` messages into each of the stub's topics."""
+    """Put `count` messages of `size` bytes into each of these topics of the stub."""
     began = time.perf_counter()
     for topic in topics:
         _stubs[0].fill(topic, count, size)

@@ -1,7 +1,7 @@
-"""Start the processes of the bench and give them tasks.
+"""Start worker processes of the benchmarks, and give them tasks.
 
-A JVM with official clients and a Python process with ours take the same tasks: one JSON object a line, answered by a
-line with messages and seconds. So no contender runs in the process that measures.
+A JVM with the official clients and a Python process with ours accept the same tasks: one JSON object per line, answered
+by a line with the number of messages and the seconds. So no contender runs in the process that measures.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HEAP = ("-Xms1g", "-Xmx2g")
 
 
 class WorkerProcess:
-    """One process that takes tasks line by line."""
+    """A process that gets a task as a line on its stdin and answers with a line on its stdout."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class WorkerProcess:
 
     @property
     def processes(self) -> Groups:
-        """The process and its descendants under its label, for meters."""
+        """The process and its descendants under its label, for a `Meter`."""
         return {self.label: lambda: tree(self.pid)}
 
     def ask(self, task: str, **parameters: object) -> dict[str, Any]:
-        """Give the process a task, and return its answer."""
+        """Send the process a task and return its answer; an error or a late answer raises `AssertionError`."""
         stdin = cast("IO[str]", self._process.stdin)
         stdin.write(json.dumps({"task": task, **parameters}) + "\n")
         stdin.flush()
@@ -85,12 +85,12 @@ class WorkerProcess:
         return answer
 
     def drain(self, task: str, **parameters: object) -> Run:
-        """Give the process a task that reads messages."""
+        """Send the process a task that handles messages; return their number and the seconds."""
         answer = self.ask(task, **parameters)
         return Run(int(answer["messages"]), float(answer["seconds"]))
 
     def close(self) -> None:
-        """End the process."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
         self._reader.join(timeout=5)
@@ -109,7 +109,7 @@ class WorkerProcess:
 
 
 def start_java_worker(name_server: str = "") -> WorkerProcess:
-    """Start a JVM as users do: no quick start, two gigabytes of memory."""
+    """Start a JVM with the official clients, with the JVM settings of production and up to 2 GiB of memory."""
     home = tempfile.gettempdir()
     switches = [
         f"-Drmq.logback.configurationFile={CONF / 'logback.xml'}",
@@ -128,7 +128,7 @@ def start_python_worker(name_server: str = "") -> WorkerProcess:
 
 @contextmanager
 def on_one_core() -> Iterator[None]:
-    """Bind processes that start within this block to one core."""
+    """Bind all processes that are started within the `with` block to the same core."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(before)})
     try:
@@ -138,7 +138,7 @@ def on_one_core() -> Iterator[None]:
 
 
 def compiled(sources: Path, classes: str) -> Path:
-    """Compile a directory of Java sources if they changed; return the classes."""
+    """Return the directory of the classes compiled from these Java sources; compile them first if they have changed."""
     files = sorted(sources.glob("*.java"))
     stamp = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     target = CACHE.parent / "bench" / f"{sources.name}-{stamp}"

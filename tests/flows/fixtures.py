@@ -1,4 +1,4 @@
-"""Provide the stubs on which the scenarios run."""
+"""Provide the stub clusters on which the scenarios run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytest.register_assert_rewrite("tests.flows.scenarios")
 
 @pytest.fixture(scope="session", params=RELEASES)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """One broker of each release that the stub emulates, for all scenarios."""
+    """A stub with one broker, once for each release that the stub emulates; serves all scenarios for one broker."""
     release = str(request.param)
     with start_stub(release) as stub:
         yield stub_world(stub, release)
@@ -22,13 +22,13 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.fixture(scope="session")
 def master_slave_world() -> Iterator[World]:
-    """A master and its slave."""
+    """A stub with one master and its slave."""
     with start_stub("5.3.3", 1, 1) as stub:
         yield stub_world(stub)
 
 
 @pytest.fixture(scope="session")
 def two_broker_world() -> Iterator[World]:
-    """Two masters."""
+    """A stub with two masters."""
     with start_stub("5.3.3", 2) as stub:
         yield stub_world(stub)

@@ -1,4 +1,4 @@
-"""Forward TCP connections to a server, with the faults of a network in between."""
+"""Forward TCP connections to a server, and produce network faults on the way."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class ForwardingProxy:
         return len(self._open)
 
     def discard_traffic(self) -> None:
-        """Discard all bytes on the open connections from now on, as a firewall does that has lost its state."""
+        """Discard all further bytes of the open connections, but leave them open, as some firewalls do."""
         for connection in self._open:
             connection.is_discarding = True
 
     def inject(self, data: bytes) -> None:
-        """Send clients bytes that the server did not send."""
+        """Send all connected clients bytes that the server did not send."""
         for connection in self._open:
             connection.send_to_client(data)
 
     def close(self) -> None:
-        """End all connections and accept no more."""
+        """Close all connections and accept no new ones."""
         self._listener.close()
         for connection in self._open:
             connection.close()
@@ -55,7 +55,10 @@ class ForwardingProxy:
 
 
 class _ProxiedConnection:
-    """One proxied connection. Frames are forwarded whole, so that injected bytes stand between two of them."""
+    """A client's connection and the one to the server that belongs to it.
+
+    It forwards whole frames only, so that injected bytes never split a frame.
+    """
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
         self.is_discarding = False
@@ -64,7 +67,7 @@ class _ProxiedConnection:
         self._sending = threading.Lock()
 
     def start(self) -> None:
-        """Begin to forward in both directions."""
+        """Start two threads, each of which forwards bytes in one direction."""
         threading.Thread(target=self._forward, args=(self._client, self._server.sendall), daemon=True).start()
         threading.Thread(target=self._forward, args=(self._server, self.send_to_client), daemon=True).start()
 
@@ -74,7 +77,7 @@ class _ProxiedConnection:
             self._client.sendall(data)
 
     def close(self) -> None:
-        """End both sides."""
+        """Close the connection to the client and the one to the server."""
         for end in (self._client, self._server):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -97,7 +100,7 @@ def _frames(source: socket.socket) -> Iterator[bytes]:
 
 @contextmanager
 def proxy_to(server: Address) -> Iterator[ForwardingProxy]:
-    """Open a proxy to a server for a `with` block."""
+    """Yield a proxy to a server; close it after the `with` block."""
     proxy = ForwardingProxy(server)
     try:
         yield proxy

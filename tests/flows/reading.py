@@ -1,4 +1,4 @@
-"""Read ranges with the pull engine, and record losses."""
+"""Read ranges with the pull engine, and record the losses that it reports."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ Loss = tuple[str, MessageQueue, int, int]
 
 
 class RecordingPolicy:
-    """A loss policy that records each finding and goes on, or raises at the first."""
+    """A loss policy that records each reported loss and lets reading go on; with `fails=True` it raises instead."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.findings: list[Loss] = []
         self._fails = fails
 
     def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
-        """Record that messages from `planned` to `minimum` are gone."""
+        """Record that the queue begins at `minimum`, so that messages from `planned` to `minimum` are gone."""
         self._record("begins later", queue, planned, minimum)
 
     def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
-        """Record that the queue ends at `maximum`, before the end of the range."""
+        """Record that the queue ends at `maximum`, before the planned end of the range."""
         self._record("ends earlier", queue, planned_end, maximum)
 
     def vanished(self, rest: QueueRange) -> None:
-        """Record that the queue is not in the route any more."""
+        """Record that the queue is not in the route any more; `rest` is the unread part of its range."""
         self._record("vanished", rest.queue, rest.start, rest.end)
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Record that an administrator moved the group."""
+        """Record that an administrator reset the group's offset of the queue to `reset_to`."""
         self._record("was reset", queue, planned, reset_to)
 
     def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
-        """Record that messages within [start, end) are gone."""
+        """Record that the queue lacks messages with offsets in [start, end)."""
         self._record("gap", queue, start, end)
 
     def _record(self, what: str, queue: MessageQueue, planned: int, found: int) -> None:
@@ -56,7 +56,7 @@ class RecordingPolicy:
 
 
 class Reading:
-    """One run of the pull engine; it can be iterated once."""
+    """The blocks that one run of the pull engine yields, and the losses that it reported; it can be iterated once."""
 
     def __init__(self, blocks: Iterator[Block], policy: RecordingPolicy) -> None:
         self._blocks = blocks
@@ -67,7 +67,7 @@ class Reading:
 
     @property
     def losses(self) -> list[Loss]:
-        """The findings that the loss policy has recorded so far."""
+        """The losses that the policy has recorded so far."""
         return self._policy.findings
 
 
@@ -78,7 +78,7 @@ def read_all(
     *,
     policy: RecordingPolicy | None = None,
 ) -> Reading:
-    """Read ranges, retrying failures after short pauses."""
+    """Return a `Reading` of these ranges; failed pulls are sent again after short pauses."""
     policy = policy or RecordingPolicy()
     quick = replace(settings or PullSettings(), failure_pause=_QUICK)
     pool = pool_for(cluster.settings.net)
@@ -86,12 +86,12 @@ def read_all(
 
 
 def whole(queue: MessageQueue, count: int) -> QueueRange:
-    """Return the range of the first `count` offsets of a queue."""
+    """Return the range of a queue that consists of the offsets 0 to `count` - 1."""
     return QueueRange(queue, 0, count)
 
 
 def offsets_of(blocks: Iterable[Block]) -> dict[MessageQueue, list[int]]:
-    """Return the offsets that blocks hold, by queue, in the order of arrival."""
+    """Return {queue: offsets of the messages in these blocks}, in the order in which the blocks came."""
     found: defaultdict[MessageQueue, list[int]] = defaultdict(list)
     for block in blocks:
         queue, start, end, _ = block.wanted

@@ -1,4 +1,4 @@
-"""Help scenarios of a master and its slave."""
+"""Helpers for scenarios with a master and its slave."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.flows.world import World
 
 
 def replicated_queue(world: World, count: int) -> MessageQueue:
-    """Make a queue of `count` messages and wait until the slave holds all of them."""
+    """Make a queue of `count` messages, wait until the slave has all of them, and return the queue."""
     queue = world.make_queue()
     world.fill(queue, count)
     world.servers.replicate([queue])
@@ -20,7 +20,7 @@ def replicated_queue(world: World, count: int) -> MessageQueue:
 
 @contextmanager
 def master_down(world: World, queue: MessageQueue) -> Iterator[None]:
-    """Stop the master for a `with` block, and start it again at its end."""
+    """Stop the queue's master, run the `with` block, and start the master again."""
     world.servers.stop(queue.broker_name)
     try:
         yield
@@ -31,7 +31,7 @@ def master_down(world: World, queue: MessageQueue) -> Iterator[None]:
 
 @contextmanager
 def watch_log(words: str) -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether the library has logged these words within the block."""
+    """Yield a function that returns whether the library has logged `words` since the `with` block began."""
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Start stubs for scenarios, and control their brokers."""
+"""Start stubs for scenarios, and stop and start their brokers."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ RELEASES = ("5.3.3", "4.9.7")
 
 
 class StubServers:
-    """Control of a stub's brokers."""
+    """The brokers of a stub, as scenarios control them: stop, start, replicate, expire."""
 
     def __init__(self, stub: StubCluster) -> None:
         self._stub = stub
 
     def stop(self, broker_name: str) -> None:
-        """End a master, as a crash does."""
+        """Stop a master without a shutdown, as a crash does."""
         self._stub.faults.broker_down(broker_name, 0)
 
     def start(self, broker_name: str) -> None:
-        """Start a master again with the messages it had stored."""
+        """Start a stopped master, with the messages it had stored."""
         self._stub.faults.broker_up(broker_name, 0)
 
     def replicate(self, queues: Sequence[MessageQueue]) -> None:
-        """Return at once: the stub's slaves always hold everything."""
+        """Do nothing: slaves of the stub always have all messages."""
 
     def expire(self, queue: MessageQueue) -> int:
         """Delete the oldest messages of a queue, as retention does; return the new minimum offset."""
@@ -39,10 +39,10 @@ class StubServers:
 
 
 def stub_world(stub: StubCluster, release: str = "5.3.3", **options: Any) -> World:
-    """Return our client core in front of a stub."""
+    """Return the `World` of scenarios that run on this stub."""
     return World(stub.name_server, release, True, StubServers(stub), options)
 
 
 def start_stub(release: str = "5.3.3", *shape: int, **options: Any) -> StubCluster:
-    """Start a stub whose timers are as quick as those of the suite's real brokers."""
+    """Start a stub of one release; its timers are as short as those of the tests' real brokers."""
     return StubCluster(*shape, emulate=release, settings=QUICK, **options)

@@ -1,4 +1,4 @@
-"""Test servers that answer badly, late or not at all: each case ends in time, with one named error."""
+"""Test servers that answer badly, late or not at all: each request ends in time, and its error names the server."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ BRIEF = NetSettings(connect_timeout_s=5, request_timeout_s=1.0)
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker; a scripted fault that did not fire fails the test."""
+    """A stub with one broker; a scripted fault that was never applied fails the test."""
     with StubBroker({"T": 1}) as stub:
         yield stub
 
 
 def failing_fast(name_server: str, retries: int = 0) -> ClusterSettings:
-    """Return settings that give up after a second."""
+    """Return client settings with request timeouts of a second and this number of retries."""
     return replace(patient_settings(name_server), net=BRIEF, retries=retries)
 
 
 def ask(cluster: Cluster) -> int:
-    """Send a request that may be retried."""
+    """Fetch the maximum offset of the queue, a request that the client may retry; return the offset."""
     return cluster.offsets.fetch_max([QUEUE])[QUEUE]
 
 
@@ -58,7 +58,7 @@ def ask(cluster: Cluster) -> int:
 
 @pytest.mark.parametrize(("fault", "error"), [("busy", SystemBusy), ("flow_control", FlowControl)])
 def test_a_busy_broker_is_asked_again(stub: StubBroker, fault: str, error: type[RocketMQError]) -> None:
-    """A request is retried as often as `retries` allows; after that the broker's refusal is the error."""
+    """A request that a busy broker refuses is retried up to `retries` times; then the refusal is raised."""
     getattr(stub.faults, fault)(on=ASKED, times=2)
     assert ask(open_cluster(failing_fast(stub.name_server, retries=2))) == 0
 
@@ -74,7 +74,7 @@ def test_a_busy_name_server_is_asked_again(stub: StubBroker) -> None:
 
 
 def test_a_refused_send_is_not_repeated(stub: StubBroker) -> None:
-    """A request that stores a message is sent once, and its refusal reaches the caller."""
+    """If a broker refuses a send, the client raises the refusal and does not repeat the send."""
     busy = stub.faults.busy(on=RequestCode.SEND_MESSAGE_V2)
 
     with pytest.raises(SystemBusy):
@@ -84,7 +84,7 @@ def test_a_refused_send_is_not_repeated(stub: StubBroker) -> None:
 
 
 def test_an_unknown_code_keeps_its_number(stub: StubBroker) -> None:
-    """A response code of a later release becomes an error that shows code and remark."""
+    """A response code that the library does not know raises a `BrokerError` with code and remark."""
     stub.faults.answer(4711, "from the future", on=ASKED)
 
     with pytest.raises(BrokerError) as caught:
@@ -99,7 +99,7 @@ def test_an_unknown_code_keeps_its_number(stub: StubBroker) -> None:
 
 @pytest.mark.parametrize("fault", ["cut_reply", "half_close"])
 def test_a_broken_answer_is_asked_for_again(stub: StubBroker, fault: str) -> None:
-    """A request whose response breaks is retried on a new connection; without retries the broken one is the error."""
+    """If a connection breaks in a response, the request is retried on a new one; without retries it fails."""
     getattr(stub.faults, fault)(on=ASKED)
     with pytest.raises((ConnectionLost, RequestTimeout), match=rf"address {stub.broker_address()}"):
         ask(open_cluster(failing_fast(stub.name_server)))
@@ -109,7 +109,7 @@ def test_a_broken_answer_is_asked_for_again(stub: StubBroker, fault: str) -> Non
 
 
 def test_a_trickled_answer_arrives(stub: StubBroker) -> None:
-    """A response that arrives byte by byte is complete."""
+    """A response that arrives byte by byte is read completely."""
     stub.put("T", b"x")
     stub.faults.trickle(on=ASKED)
 
@@ -117,7 +117,7 @@ def test_a_trickled_answer_arrives(stub: StubBroker) -> None:
 
 
 def test_an_answer_that_comes_too_late_is_dropped(stub: StubBroker) -> None:
-    """A late response is dropped, and the next request on its connection gets its own response."""
+    """A response after the timeout is dropped, and the next request gets its own response."""
     stub.faults.delay(60_000, on=ASKED)
     cluster, started = open_cluster(failing_fast(stub.name_server)), time.monotonic()
 
@@ -131,7 +131,7 @@ def test_an_answer_that_comes_too_late_is_dropped(stub: StubBroker) -> None:
 
 
 def test_a_late_answer_is_counted_on_its_connection(stub: StubBroker) -> None:
-    """A timeout ends one request and leaves the connection open."""
+    """If a request times out, its connection stays open and counts the late response as dropped."""
     address = Address("127.0.0.1", int(stub.broker_address().rpartition(":")[2]))
     fields = {"topic": "T", "queueId": "0"}
     stub.faults.delay(60_000, on=ASKED)
@@ -145,7 +145,7 @@ def test_a_late_answer_is_counted_on_its_connection(stub: StubBroker) -> None:
 
 
 def test_a_lost_answer_to_a_send_is_not_repeated(stub: StubBroker) -> None:
-    """A send whose response is lost stores its message once."""
+    """If the response to a send is lost, the send fails with a timeout and its message is stored once."""
     stub.faults.drop_reply(on=RequestCode.SEND_MESSAGE_V2)
 
     with pytest.raises(RequestTimeout, match="SEND_MESSAGE_V2"):
@@ -155,7 +155,7 @@ def test_a_lost_answer_to_a_send_is_not_repeated(stub: StubBroker) -> None:
 
 
 def test_a_broker_that_is_gone_is_named(stub: StubBroker) -> None:
-    """The error names the broker, whether its closed port or the missing route is met first."""
+    """A request to a stopped broker fails with an error that names the broker or the topic without route."""
     cluster = open_cluster(failing_fast(stub.name_server, retries=1))
     assert ask(cluster) == 0
 
@@ -167,7 +167,7 @@ def test_a_broker_that_is_gone_is_named(stub: StubBroker) -> None:
     assert ask(cluster) == 0
 
 
-# --- servers of another kind -----------------------------------------------------------------------------------------
+# --- servers that do not speak the protocol --------------------------------------------------------------------------
 
 UNASKED = encode_command(Command(0, opaque=123_456, flag=RESPONSE_FLAG))
 
@@ -184,7 +184,7 @@ UNASKED = encode_command(Command(0, opaque=123_456, flag=RESPONSE_FLAG))
     ids=["http", "zeros", "hostile length", "no json", "unexpected reply"],
 )
 def test_garbage_is_named(start_peer: StartPeer, data: bytes, error: type[RocketMQError]) -> None:
-    """Bytes that are no response end the connection at once; the error names address and request."""
+    """If a server sends bytes that are no response, the request fails with an error that names address and request."""
     address = start_peer(sends(data)).address
 
     with pytest.raises(error, match=rf"address {address}.*GET_ROUTEINFO_BY_TOPIC"):
@@ -192,7 +192,7 @@ def test_garbage_is_named(start_peer: StartPeer, data: bytes, error: type[Rocket
 
 
 def test_silence_ends_in_time(start_peer: StartPeer) -> None:
-    """A server that never responds costs one request timeout."""
+    """If a server never responds, a request fails after one request timeout."""
     address, started = start_peer(never_answer).address, time.monotonic()
 
     with pytest.raises(RequestTimeout, match=rf"address {address}"):
@@ -202,7 +202,7 @@ def test_silence_ends_in_time(start_peer: StartPeer) -> None:
 
 
 def test_no_name_server_at_all() -> None:
-    """The error lists all addresses, also when one names no host."""
+    """If no name server is reachable, the error lists all addresses, also one whose host name is unknown."""
     cluster = open_cluster(failing_fast("127.0.0.1:1;no.such.host.invalid:9876"))
 
     with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1.*no\.such\.host\.invalid:9876"):
@@ -210,7 +210,7 @@ def test_no_name_server_at_all() -> None:
 
 
 def test_a_name_server_that_fails_leaves_the_routes_in_force(stub: StubBroker) -> None:
-    """A route that cannot be refreshed stays in use."""
+    """If the name server refuses to refresh an expired route, the client keeps using the route."""
     cluster = open_cluster(failing_fast(stub.name_server))
     assert ask(cluster) == 0
 

@@ -1,4 +1,4 @@
-"""Test that each message of a range is read once and in order, whatever the brokers do meanwhile."""
+"""Test that the pull engine reads each message of a range once and in order, whatever faults brokers have meanwhile."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ IN_PIECES = PullSettings(batch_size=10, depth=4)
 
 @pytest.mark.parametrize("lacks", [False, True], ids=["complete", "overtaken"])
 def test_what_a_broker_answered_before_it_died_is_counted_at_another(lacks: bool) -> None:
-    """A filtered response of a dead master is a loss if it lacked messages that the slave has."""
+    """If a master dies, the range of its filtered response is counted at the slave; missing messages are a loss."""
     queue, policy, tagged = (
         QUEUES[0],
         RecordingPolicy(),
@@ -56,25 +56,25 @@ def test_what_a_broker_answered_before_it_died_is_counted_at_another(lacks: bool
 
 
 def drop_first_records(got: GetResult) -> GetResult:
-    """Return a response without its first messages, as if retention had deleted them."""
+    """Return the result of a read without its first four messages, as if retention had deleted them."""
     return got._replace(records=got.records[4:])
 
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """A hundred messages in each of two queues; a scripted fault that did not fire fails the test."""
+    """A stub with a hundred messages in each of two queues; a scripted fault that was never applied fails the test."""
     with StubBroker({"T": 2}) as stub:
         stub.fill("T", COUNT, 50)
         yield stub
 
 
 def client(stub: StubCluster) -> Cluster:
-    """Return a client that has not connected to any broker yet."""
+    """Return a new client; it has no connection to a broker yet."""
     return open_cluster(patient_settings(stub.name_server))
 
 
 def read(stub: StubCluster, settings: PullSettings = IN_PIECES) -> dict[MessageQueue, list[int]]:
-    """Return all offsets of both queues in the order in which they are read."""
+    """Read both queues with a new client; return {queue: offsets in the order in which they were read}."""
     return offsets_of(read_all(client(stub), [whole(queue, COUNT // 2) for queue in QUEUES], settings))
 
 
@@ -83,21 +83,21 @@ def read(stub: StubCluster, settings: PullSettings = IN_PIECES) -> dict[MessageQ
 
 @pytest.mark.parametrize("fault", ["busy", "flow_control", "cut_reply", "half_close", "trickle"])
 def test_a_fault_now_and_then_loses_nothing(stub: StubBroker, fault: str) -> None:
-    """A failed pull is sent again, on a new connection where the old one broke."""
+    """If some pulls fail, they are sent again (on a new connection if theirs broke), and all messages are read."""
     getattr(stub.faults, fault)(on=PULL, times=3)
 
     assert read(stub) == EVERYTHING
 
 
 def test_late_answers_lose_nothing(stub: StubBroker) -> None:
-    """Pulls that time out are sent again, and their late responses are dropped."""
+    """If some pulls time out, they are sent again, their late responses are dropped, and all messages are read."""
     stub.faults.delay(1500, on=PULL, times=3)
 
     assert read(stub, PullSettings(batch_size=10, depth=4, pull_timeout_s=0.5)) == EVERYTHING
 
 
 def test_lost_answers_lose_nothing(stub: StubBroker) -> None:
-    """Pulls without a response are sent again."""
+    """If some responses are lost, their pulls are sent again, and all messages are read."""
     stub.faults.drop_reply(on=PULL, times=3)
 
     assert read(stub, PullSettings(batch_size=10, depth=4, pull_timeout_s=0.3)) == EVERYTHING
@@ -111,7 +111,7 @@ def test_a_slow_broker_is_waited_for(stub: StubBroker) -> None:
 
 @pytest.mark.parametrize("depth", [1, 3, 32])
 def test_short_answers_are_completed(depth: int) -> None:
-    """If a broker returns fewer messages than requested, as from disk, the rest is pulled."""
+    """If a broker returns fewer messages than a pull requested, the missing ones are pulled again."""
     limits = PullLimits(memory_count=3, memory_bytes=10**6, disk_count=3, disk_bytes=10**6)
     with StubBroker({"T": 2}, settings=Settings(limits=limits)) as stub:
         stub.fill("T", COUNT, 50)
@@ -123,14 +123,14 @@ def test_short_answers_are_completed(depth: int) -> None:
     ("body_bytes", "depth", "deepest"), [(50, None, 256), (50, 32, 32), (100_000, None, 83)], ids=str
 )
 def test_small_answers_let_the_window_grow(body_bytes: int, depth: int | None, deepest: int) -> None:
-    """The window is bounded in bytes in flight, or in pulls where the user sets their number."""
+    """The number of pulls in flight is limited by their bytes, or by `depth` if the user sets it."""
     with StubBroker({"T": 2}) as stub:
         stub.fill("T", 2 * COUNT, body_bytes)
         assert measure_deepest_window(client(stub), PullSettings(batch_size=1, depth=depth)) == deepest
 
 
 def measure_deepest_window(cluster: Cluster, settings: PullSettings) -> int:
-    """Read both queues, and return the largest number of pulls that were in flight."""
+    """Read both queues; return the largest number of pulls that were in flight at a time."""
     readers = [QueueReader(whole(queue, COUNT), cluster.brokers, settings, RecordingPolicy()) for queue in QUEUES]
     port: RemotingPort[QueueReader] = RemotingPort(cluster.settings, pool_for(cluster.settings.net), settings)
     window, until_end, seen = Window(readers, port, settings), time.monotonic() + WAIT_TIMEOUT_S, [0]
@@ -146,7 +146,7 @@ def measure_deepest_window(cluster: Cluster, settings: PullSettings) -> int:
 
 
 def test_a_lost_answer_is_asked_for_again_though_others_come() -> None:
-    """A pull expires at its deadline although its connection keeps delivering other responses."""
+    """A pull without a response expires at its deadline although other responses arrive on its connection."""
     passed_s, settings = [0.0], PullSettings(batch_size=1, depth=4)
     with StubBroker({"T": 2}) as stub:
         stub.fill("T", COUNT, 50)
@@ -174,7 +174,7 @@ def test_a_lost_answer_is_asked_for_again_though_others_come() -> None:
 
 
 def test_answers_that_came_while_rows_were_used_are_not_late() -> None:
-    """Responses that arrive while the caller uses rows do not expire, however long that takes."""
+    """Responses do not expire while the caller processes rows, however long that takes; no pull is repeated."""
     skipped_s = [0.0]
     with StubBroker({"T": 2}) as stub:
         stub.fill("T", COUNT, 5000)
@@ -197,7 +197,7 @@ def test_answers_that_came_while_rows_were_used_are_not_late() -> None:
 
 
 def test_a_broker_that_never_answers_is_given_up(stub: StubBroker) -> None:
-    """The error names the broker's address, the queue and the offset."""
+    """If a broker never answers pulls, reading fails with an error that names address, queue and offset."""
     stub.faults.drop_reply(on=PULL, times=None)
 
     with pytest.raises(RequestTimeout) as caught:
@@ -211,7 +211,7 @@ def test_a_broker_that_never_answers_is_given_up(stub: StubBroker) -> None:
 
 
 def read_interrupted(stub: StubCluster, meanwhile: Callable[[], None]) -> dict[MessageQueue, list[int]]:
-    """Read everything, and call `meanwhile` after the first block."""
+    """Read both queues and call `meanwhile()` after the first block; return {queue: offsets in the order read}."""
     ranges = [whole(queue, COUNT // 2) for queue in QUEUES]
     settings = PullSettings(batch_size=10, depth=2, max_retries=30)
     blocks = iter(read_all(client(stub), ranges, settings))
@@ -229,12 +229,12 @@ def test_a_restarted_broker_is_read_on(stub: StubBroker) -> None:
 
 
 def test_messages_that_come_meanwhile_are_not_read(stub: StubBroker) -> None:
-    """A range ends at its planned end."""
+    """Messages that arrive during a read, after the planned end of a range, are not read."""
     assert read_interrupted(stub, lambda: stub.fill("T", COUNT, 50)) == EVERYTHING
 
 
 def test_a_vanished_queue_is_reported_to_the_policy(stub: StubBroker) -> None:
-    """A queue that stays out of the route is reported once, with its unread rest."""
+    """A queue that stays out of the route is reported once to the loss policy, with its unread range."""
     ranges = [whole(queue, COUNT // 2) for queue in QUEUES]
     with StubCluster(2, topics={"T": 2}) as pair:
         pair.fill("T", COUNT, 50)
@@ -250,7 +250,7 @@ def test_a_vanished_queue_is_reported_to_the_policy(stub: StubBroker) -> None:
 
 
 def test_the_loss_rules_end_a_reading(stub: StubBroker) -> None:
-    """The reader raises the error that the policy raises."""
+    """If the loss policy raises an error for a vanished queue, reading ends with that error."""
 
     class Strict(RecordingPolicy):
         def vanished(self, rest: QueueRange) -> None:
@@ -267,7 +267,7 @@ def test_the_loss_rules_end_a_reading(stub: StubBroker) -> None:
 
 
 def test_a_queue_taken_away_has_vanished_too(stub: StubBroker) -> None:
-    """A queue that its topic no longer has is reported, although its broker is up."""
+    """If a topic has fewer queues than before, the removed queue is reported as vanished."""
     stub.remove_queue("T")
     reading = read_all(client(stub), [whole(queue, COUNT // 2) for queue in QUEUES], PullSettings(max_retries=1))
 
@@ -276,7 +276,7 @@ def test_a_queue_taken_away_has_vanished_too(stub: StubBroker) -> None:
 
 
 def test_a_reset_by_an_administrator_is_no_loss(stub: StubBroker) -> None:
-    """An administrator's reset of the group does not move the reader of a planned range."""
+    """If an administrator resets the group, the reset is recorded and the planned range is read to its end."""
     stub.faults.reset_offset("G", QUEUES[0], 3)
     reading = read_all(client(stub), [whole(queue, COUNT // 2) for queue in QUEUES], PullSettings(group="G"))
 
@@ -285,7 +285,7 @@ def test_a_reset_by_an_administrator_is_no_loss(stub: StubBroker) -> None:
 
 
 def test_expired_messages_are_skipped_by_the_rules(stub: StubBroker) -> None:
-    """Of messages that expire during the read only unread ones are a loss."""
+    """If messages expire during a read, only the ones not yet read are reported as a loss."""
     reading = read_all(client(stub), [whole(QUEUES[0], 100)], PullSettings(batch_size=10, depth=1))
     blocks = iter(reading)
     first = next(blocks)
@@ -298,7 +298,7 @@ def test_expired_messages_are_skipped_by_the_rules(stub: StubBroker) -> None:
 
 
 def test_a_loss_is_reported_once_and_whole(stub: StubBroker) -> None:
-    """One loss is reported for several pulls, also when the first pull is answered last."""
+    """If several pulls find parts of one loss, it is reported once, whatever pull is answered first."""
     stub.expire("T", 0, 60)
     stub.faults.delay(200, on=PULL)
     reading = read_all(client(stub), [whole(QUEUES[0], 100)], PullSettings(batch_size=10, depth=20))
@@ -308,7 +308,7 @@ def test_a_loss_is_reported_once_and_whole(stub: StubBroker) -> None:
 
 
 def test_answers_that_waited_for_expired_messages_come_out(stub: StubBroker) -> None:
-    """Buffered responses are read after the messages before them have expired."""
+    """If the messages before buffered responses expire, the buffered messages are read after the loss."""
     stub.faults.drop_reply(on=PULL)
     settings = PullSettings(batch_size=10, depth=20, pull_timeout_s=2, stall_timeout_s=20)
     reading = read_all(client(stub), [whole(queue, 100) for queue in QUEUES], settings)
@@ -326,7 +326,7 @@ def test_answers_that_waited_for_expired_messages_come_out(stub: StubBroker) -> 
 
 @pytest.fixture
 def pair() -> Iterator[StubCluster]:
-    """A master and its slave, with a hundred messages in each of two queues."""
+    """A stub with a master and its slave, and a hundred messages in each of two queues."""
     with StubCluster(1, 1, topics={"T": 2}) as pair:
         pair.fill("T", COUNT, 50)
         yield pair
@@ -337,7 +337,7 @@ def test_a_slave_takes_over_in_the_middle(pair: StubCluster) -> None:
 
 
 def test_a_slave_that_lags_is_waited_for(pair: StubCluster) -> None:
-    """The end of a lagging slave is no loss; reading goes on when it has caught up."""
+    """If a slave lacks messages that the master had, reading waits until the slave has them; no loss is reported."""
     pair.faults.slave_lag(30)
     pair.faults.broker_down("broker-a", 0)
     reading = read_all(client(pair), [whole(QUEUES[0], 100)], PullSettings(batch_size=10, depth=1))
@@ -352,7 +352,7 @@ def test_a_slave_that_lags_is_waited_for(pair: StubCluster) -> None:
 
 
 def test_a_slave_that_stays_behind_ends_in_time(pair: StubCluster) -> None:
-    """The error names the missing offsets and says what to do."""
+    """If a slave never gets the missing messages, the error states their number and gives advice."""
     pair.faults.slave_lag(30)
     pair.faults.broker_down("broker-a", 0)
 
@@ -364,7 +364,7 @@ def test_a_slave_that_stays_behind_ends_in_time(pair: StubCluster) -> None:
 
 
 def test_only_the_master_is_read_without_following_suggestions(pair: StubCluster) -> None:
-    """With `follow_suggestions=False` no slave replaces the master."""
+    """With `follow_suggestions=False` the slave of a stopped master is not read, and reading fails."""
     pair.faults.broker_down("broker-a", 0)
 
     with pytest.raises(NoBrokerAvailable, match="master") as caught:
@@ -374,7 +374,7 @@ def test_only_the_master_is_read_without_following_suggestions(pair: StubCluster
 
 
 def test_the_master_is_read_again_when_it_is_back(pair: StubCluster) -> None:
-    """Reading returns to a restarted master when its slave goes down."""
+    """If a stopped master returns and its slave stops, reading continues at the master."""
 
     def swap() -> None:
         pair.faults.broker_down("broker-a", 0)
@@ -388,7 +388,7 @@ def test_the_master_is_read_again_when_it_is_back(pair: StubCluster) -> None:
 
 
 def test_a_moved_queue_is_found_under_its_new_name() -> None:
-    """A refreshed route has the moved queue, and its offsets continue at the other broker."""
+    """If a queue moves to another broker, the refreshed route contains it and all its messages can be read there."""
     with StubCluster(2, topics={"T": 1}) as pair:
         pair.fill("T", 40, 50)
         cluster = client(pair)

@@ -1,4 +1,4 @@
-"""Test that reading survives the loss of connections and brokers, with the window and limits that users have."""
+"""Test that reading goes on after connections and brokers are lost, with default window and limits."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ PULL = RequestCode.PULL_MESSAGE
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One queue with more messages than the pulls of the first window cover."""
+    """A stub with one queue, which has more messages than the first window of pulls requests."""
     with StubBroker({"T": 1}) as stub:
         stub.fill("T", COUNT, 20)
         yield stub
 
 
 def client(stub: StubCluster, proxy: ForwardingProxy | None = None) -> Cluster:
-    """Return a client that has not connected to any broker yet; with a proxy it reaches all brokers through that."""
+    """Return a new client without connections to brokers; with a proxy it connects to all brokers through the proxy."""
     others = proxy.address if proxy else None
     return open_cluster(patient_settings(stub.name_server, address_map=AddressMap(other=others)))
 
@@ -47,14 +47,14 @@ def client(stub: StubCluster, proxy: ForwardingProxy | None = None) -> Cluster:
 def read(
     stub: StubCluster, settings: PullSettings, proxy: ForwardingProxy | None = None
 ) -> dict[MessageQueue, list[int]]:
-    """Return all offsets of the queue in the order in which they are read."""
+    """Read the queue with a new client; return {queue: offsets in the order in which they were read}."""
     return offsets_of(read_all(client(stub, proxy), [whole(QUEUE, COUNT)], settings))
 
 
 def read_with(
     cluster: Cluster, settings: PullSettings, meanwhile: Callable[[], None], count: int = COUNT
 ) -> dict[MessageQueue, list[int]]:
-    """Read the first `count` offsets, and call `meanwhile` after three blocks."""
+    """Read the first `count` offsets and call `meanwhile()` after three blocks; return {queue: offsets as read}."""
     blocks = iter(read_all(cluster, [whole(QUEUE, count)], settings))
     first = [next(blocks) for _ in range(3)]
     meanwhile()
@@ -67,7 +67,7 @@ def read_with(
 @pytest.mark.parametrize("fault", ["cut_reply", "half_close"])
 @pytest.mark.parametrize("limit", [1, 100, 1000])
 def test_a_lost_connection_takes_all_its_pulls_along(stub: StubBroker, fault: str, limit: int) -> None:
-    """The pulls of a lost connection are sent again, although together they exceed the limits of the queue."""
+    """All pulls of a lost connection are sent again, even if together they exceed the queue's limits."""
     getattr(stub.faults, fault)(on=PULL)
 
     assert read(stub, PullSettings(limits=FlowLimits(message_count=limit), stall_timeout_s=20)) == EVERYTHING
@@ -75,7 +75,7 @@ def test_a_lost_connection_takes_all_its_pulls_along(stub: StubBroker, fault: st
 
 @pytest.mark.parametrize("fault", ["busy", "flow_control", "drop_reply"])
 def test_all_pulls_may_fail_at_once(stub: StubBroker, fault: str) -> None:
-    """Reading survives a broker that refuses the whole window, or answers none of it."""
+    """If a broker refuses all pulls in flight, or answers none of them, reading still gets every message."""
     getattr(stub.faults, fault)(on=PULL, times=32)
 
     assert read(stub, PullSettings(pull_timeout_s=0.5, stall_timeout_s=20)) == EVERYTHING
@@ -83,7 +83,7 @@ def test_all_pulls_may_fail_at_once(stub: StubBroker, fault: str) -> None:
 
 @pytest.mark.parametrize("depth", [None, 1])
 def test_a_filter_that_finds_nothing_for_long_and_then_all(depth: int | None) -> None:
-    """A pull grows while its filter matches nothing; at the first matches its unread rest is pulled again."""
+    """If a filter matches nothing and then more than one response holds, all matching messages are read."""
     with StubBroker({"T": 1}) as stub:
         stub.fill("T", 4000, 20)
         for _ in range(1500):
@@ -100,7 +100,7 @@ def test_a_filter_that_finds_nothing_for_long_and_then_all(depth: int | None) ->
 
 
 def test_a_broker_that_restarts_between_two_pulls(stub: StubBroker) -> None:
-    """A restart is survived while no pull is in flight."""
+    """If a broker restarts while no pull is in flight, all messages are read."""
 
     def restart() -> None:
         stub.faults.broker_down()
@@ -111,7 +111,7 @@ def test_a_broker_that_restarts_between_two_pulls(stub: StubBroker) -> None:
 
 
 def test_a_broker_that_shuts_down(stub: StubBroker) -> None:
-    """Reading survives a broker that first refuses all requests and then closes its connections."""
+    """If a broker refuses all requests and then closes its connections, all messages are read after its restart."""
 
     def shut_down() -> None:
         stub.faults.answer(ResponseCode.SYSTEM_ERROR, "shutting down", on=PULL, times=None)
@@ -123,7 +123,7 @@ def test_a_broker_that_shuts_down(stub: StubBroker) -> None:
 
 
 def test_nonsense_behind_good_answers(stub: StubBroker) -> None:
-    """Responses before garbage count; the connection is closed, and the rest is pulled on a new one."""
+    """If garbage follows responses, they are used, and the client pulls the other messages over a new connection."""
     with proxy_to(parse_address(stub.broker_address())) as proxy:
         nonsense = (8).to_bytes(4, "big") + (4).to_bytes(4, "big") + b"oops"
         settings = PullSettings(depth=16, stall_timeout_s=20)
@@ -136,7 +136,7 @@ def test_nonsense_behind_good_answers(stub: StubBroker) -> None:
 
 
 def test_a_silent_connection_is_replaced(stub: StubBroker) -> None:
-    """A connection that delivers nothing for the pulls in flight is replaced."""
+    """If a connection delivers nothing for its pulls in flight, the client replaces it."""
     with proxy_to(parse_address(stub.broker_address())) as proxy:
         settings = PullSettings(depth=8, pull_timeout_s=0.5, max_retries=2)
 
@@ -145,7 +145,7 @@ def test_a_silent_connection_is_replaced(stub: StubBroker) -> None:
 
 
 def test_a_connection_that_talks_is_kept(stub: StubBroker) -> None:
-    """A connection that loses one response of many stays open."""
+    """If one response of many is lost, the connection stays open."""
     with proxy_to(parse_address(stub.broker_address())) as proxy:
         stub.faults.drop_reply(on=PULL)
 
@@ -158,7 +158,7 @@ def test_a_connection_that_talks_is_kept(stub: StubBroker) -> None:
 
 @pytest.fixture
 def pair() -> Iterator[StubCluster]:
-    """Two brokers with `EACH` messages in each of four queues."""
+    """A stub with two brokers; each has four queues of `EACH` messages."""
     with StubCluster(2, topics={"T": 4}) as pair:
         for broker in BROKERS:
             pair.fill("T", 4 * EACH, 20, broker=broker)
@@ -171,7 +171,7 @@ BOTH = [QueueRange(MessageQueue("T", broker, number), 0, EACH) for broker in BRO
 
 
 def test_a_slow_broker_does_not_delay_a_queue_with_an_interval(pair: StubCluster) -> None:
-    """A queue with a pull interval is pulled on time while a response of another broker is missing."""
+    """A queue with a pull interval is pulled on time although another broker has not answered a pull."""
     missing = pair.faults.drop_reply(on=PULL, at="broker-b")
     settings = PullSettings(interval_s=0.01, pull_timeout_s=2)
     blocks = list(read_all(client(pair), BOTH, settings))
@@ -185,7 +185,7 @@ def test_a_slow_broker_does_not_delay_a_queue_with_an_interval(pair: StubCluster
 def test_an_unreachable_broker_is_tried_once_for_all_its_queues(
     pair: StubCluster, deaf: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An unreachable broker is tried once for all its queues, after the pulls of other brokers are sent."""
+    """An unreachable broker delays no pulls of other brokers and is tried once for all its queues, not for each."""
     attempts: list[Address] = []
 
     def counted(address: Address, deadline: Deadline, tls: TlsSettings | None) -> Transport:
@@ -210,7 +210,7 @@ def test_an_unreachable_broker_is_tried_once_for_all_its_queues(
 
 
 def test_a_topic_without_a_route_is_waited_for(stub: StubBroker) -> None:
-    """Reading waits while the topic's only broker and its route are gone."""
+    """If a topic's only broker stops, so that it has no route, reading waits until the broker is back."""
     blocks = iter(read_all(client(stub), [whole(QUEUE, COUNT)], PullSettings(depth=2)))
     first = next(blocks)
     stub.faults.broker_down()
@@ -222,7 +222,7 @@ def test_a_topic_without_a_route_is_waited_for(stub: StubBroker) -> None:
 
 
 def test_a_topic_that_stays_without_a_route_ends_reading(stub: StubBroker) -> None:
-    """A route that stays away for `stall_timeout_s` is an error that names the offset."""
+    """If a topic has no route for `stall_timeout_s`, reading fails with an error that names queue and offset."""
     blocks = iter(read_all(client(stub), [whole(QUEUE, COUNT)], PullSettings(depth=2, stall_timeout_s=0.5)))
     next(blocks)
     stub.faults.broker_down()
@@ -232,7 +232,7 @@ def test_a_topic_that_stays_without_a_route_ends_reading(stub: StubBroker) -> No
 
 
 def test_a_broker_that_is_away_is_no_loss(pair: StubCluster) -> None:
-    """While a broker is out of the route its queues wait and those of other brokers are read."""
+    """If a broker is out of the route for a while, its queues are read after its return; no loss is reported."""
     blocks = iter(read_all(client(pair), BOTH, PullSettings(max_retries=1)))
     first = next(blocks)
     pair.faults.broker_down("broker-b")

@@ -1,4 +1,4 @@
-"""Test responses that ask a reader to wait: they are neither failures nor losses."""
+"""Test responses that ask a reader to wait: the reader counts them neither as failures nor as losses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PULL = RequestCode.PULL_MESSAGE
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """A hundred messages in one queue."""
+    """A stub with a hundred messages in one queue."""
     with StubBroker({"T": 1}) as stub:
         stub.fill("T", 100, 50)
         yield stub
@@ -37,20 +37,20 @@ def stub() -> Iterator[StubBroker]:
 
 @pytest.fixture
 def pair() -> Iterator[StubCluster]:
-    """A master with a hundred messages, and a slave that refuses reads, as slaves of 5.x do by default."""
+    """A stub with a master of a hundred messages and a slave that refuses reads, as slaves of 5.x do by default."""
     with StubCluster(1, 1, topics={"T": 1}, settings=Settings(slave_reads=False)) as pair:
         pair.fill("T", 100, 50)
         yield pair
 
 
 def reading(stub: StubCluster, settings: PullSettings) -> Reading:
-    """Start to read the queue with a client that has not connected to any broker yet."""
+    """Return a `Reading` of the whole queue, with a new client."""
     return read_all(open_cluster(patient_settings(stub.name_server)), [whole(QUEUE, 100)], settings)
 
 
 @pytest.mark.parametrize("fault", ["flow_control", "busy"])
 def test_a_broker_that_asks_to_slow_down_is_no_failure(stub: StubBroker, fault: str) -> None:
-    """Flow control uses up no retries while it lasts for less than `pollTimeoutMs`."""
+    """Flow control that ends before `stall_timeout_s` uses up no retries, and all messages are read."""
     getattr(stub.faults, fault)(on=PULL, times=16)
 
     assert offsets_of(reading(stub, PullSettings(depth=2, max_retries=0, stall_timeout_s=50))) == EVERYTHING
@@ -60,7 +60,7 @@ def test_a_broker_that_asks_to_slow_down_is_no_failure(stub: StubBroker, fault: 
 def test_flow_control_that_lasts_ends_in_time(
     stub: StubBroker, fault: str, error: type[RocketMQError], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Pauses grow; the error states how long and how often the broker refused, and one warning is logged."""
+    """If flow control does not end, pauses grow, one warning is logged, and the error states the number of refusals."""
     asked = getattr(stub.faults, fault)(on=PULL, times=None)
 
     with pytest.raises(error, match=r"\d+ \w+ in [\d.]+ s") as caught:
@@ -74,11 +74,11 @@ def test_flow_control_that_lasts_ends_in_time(
 
 
 def test_a_refusing_replica_is_left_for_its_master(pair: StubCluster) -> None:
-    """Refusals of a replica are no failures, and all rows arrive when the master is back."""
+    """If a slave refuses pulls while its master is down, reading waits and continues at the master."""
     blocks = iter(reading(pair, PullSettings(batch_size=10, depth=1, max_retries=2)))
     seen = [next(blocks)]
     pair.faults.broker_down("broker-a", 0)
-    refused = pair.faults.busy(on=PULL, times=None)  # The same answer as the replica's own, but counted.
+    refused = pair.faults.busy(on=PULL, times=None)  # The same response as the slave's own, but counted.
 
     def come_back() -> None:
         until(lambda: refused.fired == 5, "the replica refuses some pulls")
@@ -93,7 +93,7 @@ def test_a_refusing_replica_is_left_for_its_master(pair: StubCluster) -> None:
 
 
 def test_a_suggested_replica_that_fails_is_left_for_its_master(pair: StubCluster) -> None:
-    """After any failure of a suggested replica the reader returns to the master."""
+    """If a slave that the broker suggested fails in any way, the reader chooses the master again."""
     brokers = open_cluster(patient_settings(pair.name_server)).brokers
     reader = QueueReader(whole(QUEUE, 100), brokers, PullSettings(), RecordingPolicy())
     bounds = {"nextBeginOffset": "32", "minOffset": "0", "maxOffset": "100", "suggestWhichBrokerId": "1"}
@@ -108,7 +108,7 @@ def test_a_suggested_replica_that_fails_is_left_for_its_master(pair: StubCluster
 
 
 def test_a_refusing_replica_without_a_master_is_named(pair: StubCluster) -> None:
-    """The error names the replica, its setting and the missing master, and gives no advice about load."""
+    """If a slave refuses pulls and no master returns, the error names the slave and `slaveReadEnable`."""
     cluster = open_cluster(patient_settings(pair.name_server))
     replica = cluster.routes.route("T").broker("broker-a").endpoints[1].address
     pair.faults.broker_down("broker-a", 0)

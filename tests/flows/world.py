@@ -1,8 +1,8 @@
-"""Present a cluster under test to scenarios.
+"""Define `World`, through which scenarios use the cluster under test.
 
-A `World` is our client core in front of one cluster: the stub or a real one, of some version. Scenarios are plain
-functions of a `World`. They take fresh names, so all of them share one cluster. A scenario states the differences
-between versions as data (`by_version`), and stops or starts servers through `Servers`.
+A `World` is our client core connected to one cluster: the stub or a real one, of some version. Scenarios are plain
+functions of a `World`. Each makes topics and groups with new names, so all scenarios share one cluster. A scenario
+states the differences between versions as data (`by_version`), and stops or starts servers through `Servers`.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ PULL_CODES = frozenset(int(status) for status in PullStatus)
 
 
 class Servers(Protocol):
-    """Control of the servers of a cluster."""
+    """The servers of a cluster, as scenarios control them: stop, start, replicate, expire."""
 
     def stop(self, broker_name: str) -> None:
-        """End a master, as a crash does."""
+        """Stop a master without a shutdown, as a crash does."""
 
     def start(self, broker_name: str) -> None:
-        """Start a master again with the messages it had stored."""
+        """Start a stopped master, with the messages it had stored."""
 
     def replicate(self, queues: Sequence[MessageQueue]) -> None:
         """Wait until the slaves hold all messages of these queues."""
@@ -59,7 +59,7 @@ class Servers(Protocol):
 
 @dataclass(frozen=True)
 class World:
-    """Our client core in front of the cluster under test."""
+    """Our client core connected to the cluster under test."""
 
     name_server: str
     version: str
@@ -73,17 +73,17 @@ class World:
 
     @cached_property
     def settings(self) -> ClusterSettings:
-        """The settings of `cluster`, for variations."""
+        """The settings of `cluster`, from which scenarios derive others."""
         return patient_settings(self.name_server, **self.options)
 
     @cached_property
     def cluster(self) -> Cluster:
-        """The cluster, for the scenario's one thread."""
+        """The cluster, for use in the scenario's own thread only."""
         return open_cluster(self.settings)
 
     @contextmanager
     def shared_cluster(self, handler: Handler | None = None) -> Iterator[Cluster]:
-        """Open the cluster for many threads, with a handler of the brokers' own requests."""
+        """Open the cluster for many threads; `handler` gets the requests that brokers send to the client."""
         cluster = open_shared_cluster(self.settings, handler)
         try:
             yield cluster
@@ -91,13 +91,13 @@ class World:
             cluster.close()
 
     def by_version(self, answers: Mapping[str, T]) -> T:
-        """Return the entry whose key is a prefix of this cluster's version."""
+        """Return the value whose key, such as "4.9" or "5", begins this cluster's version."""
         return next(answer for prefix, answer in answers.items() if self.version.startswith(prefix))
 
     # --- topics ------------------------------------------------------------------------------------------------------
 
     def make_topic(self, queue_count: int = 1, **config: Any) -> list[MessageQueue]:
-        """Make a new topic with `queue_count` queues at each broker; return its queues once it is routed."""
+        """Make a new topic with `queue_count` queues at each broker; wait for its route, and return its queues."""
         topic = fresh("topic")
         self.cluster.admin.create_topic(
             TopicConfig(topic_name=topic, read_queue_nums=queue_count, write_queue_nums=queue_count, **config)
@@ -108,11 +108,11 @@ class World:
         return list(route.readable or route.writable)
 
     def make_queue(self, **config: Any) -> MessageQueue:
-        """Make a new topic and return its first queue."""
+        """Make a new topic of one queue per broker; return the first queue."""
         return self.make_topic(**config)[0]
 
     def route_names(self, topic: str) -> tuple[str, ...]:
-        """Return the brokers that the name servers list for a topic now."""
+        """Return the names of the brokers in a topic's route now; none if the topic has no route."""
         try:
             return tuple(self.cluster.name_servers.fetch_route(topic).brokers)
         except RocketMQError:
@@ -123,7 +123,7 @@ class World:
         return self.cluster.routes.route(queue.topic).broker(queue.broker_name).master()
 
     def make_group(self) -> str:
-        """Make a new group; brokers since 5.3 accept commits of known groups only."""
+        """Create a new consumer group, as brokers since 5.3 require before a commit; return its name."""
         group = fresh("group")
         self.cluster.admin.create_group(SubscriptionGroupConfig(group_name=group))
         return group
@@ -131,13 +131,13 @@ class World:
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def send(self, queue: MessageQueue, body: bytes = b"x", **properties: str) -> Receipt:
-        """Store one message and wait until it can be pulled; TAGS and KEYS are properties like the user's own."""
+        """Send one message with these properties and wait until it can be pulled; return its receipt."""
         receipt = self.store(sending(queue, body, properties))
         self.await_end(queue, receipt.queue_offset + 1)
         return receipt
 
     def store(self, message: Sending) -> Receipt:
-        """Send a message in its final form; retry, as Java does, when a loaded broker refuses what waited 200 ms."""
+        """Send a message; return its receipt. If a loaded broker refuses the message, send it again, as Java does."""
         deadline = Deadline.after(WAIT_TIMEOUT_S)
         while True:
             try:
@@ -148,7 +148,7 @@ class World:
                 time.sleep(0.1)
 
     def fill(self, queue: MessageQueue, count: int, *, size: int = 10, **properties: str) -> None:
-        """Store messages whose bodies begin with their numbers from 0, in one batch, and wait as `send` does."""
+        """Send `count` messages as one batch and wait until they can be pulled; each body begins with its number."""
         text = encode_properties(properties)
         entries = [BatchEntry(b"%d" % number + b"." * (size - len(str(number))), text) for number in range(count)]
         batch = replace(sending(queue, encode_batch(entries), {}), is_batch=True)
@@ -156,29 +156,29 @@ class World:
         self.await_end(queue, receipt.queue_offset + count)
 
     def await_end(self, queue: MessageQueue, offset: int) -> None:
-        """Wait until a queue ends at `offset` or later; brokers answer a send before they update its queue."""
+        """Wait until a queue ends at `offset` or later; a sent message may be pulled only after that."""
         until(lambda: self.cluster.offsets.fetch_max([queue])[queue] >= offset, f"{queue} goes up to {offset}")
 
     def pull(self, queue: MessageQueue, offset: int = 0, **options: Any) -> PullOutcome:
-        """Send one pull and return its outcome, whatever the response code."""
+        """Send one pull; return its outcome, also for response codes other than success."""
         request = self.cluster.brokers.locate(pull_request(queue, offset, **options))
         response = self.cluster.brokers.servers.ask(request, welcome=PULL_CODES)
         with located(request.where()):
             return read_outcome(response.command)
 
     def read(self, queue: MessageQueue, offset: int = 0, **options: Any) -> list[Record]:
-        """Return the messages of one pull."""
+        """Send one pull; return its messages, or none if there are none at this offset."""
         outcome = self.pull(queue, offset, **options)
         return decode_records(outcome.body) if outcome.status is PullStatus.FOUND else []
 
     def await_messages(self, queue: MessageQueue, count: int = 1) -> list[Record]:
-        """Wait until a queue holds `count` messages; return its messages from the beginning."""
+        """Wait until a queue has `count` messages; return its messages from offset 0 on."""
         until(lambda: len(self.read(queue)) >= count, f"{count} messages in {queue}")
         return self.read(queue)
 
 
 def sending(queue: MessageQueue, body: bytes, properties: Mapping[str, str], sys_flag: int = 0) -> Sending:
-    """Return one message in its final form."""
+    """Return a message to this queue with all the fields that the client core needs to send it."""
     return Sending(
         producer_group="flows_producer",
         queue=queue,
@@ -199,7 +199,7 @@ def pull_request(
     wait_ms: int = 0,
     group: str = "TOOLS_CONSUMER",
 ) -> RoutedRequest:
-    """Return a pull that carries its own subscription."""
+    """Return a pull request that contains its subscription, so that it needs no heartbeat before it."""
     header = PullMessageRequestHeader(
         consumer_group=group,
         topic=queue.topic,
@@ -217,28 +217,28 @@ def pull_request(
 
 
 def patient_settings(name_server: str, **settings: Any) -> ClusterSettings:
-    """Return settings for a loaded machine: short pauses between retries, long timeouts."""
+    """Return client settings for tests on a loaded machine: short pauses between retries, long timeouts."""
     pause = Backoff(first_s=0.05, longest_s=1.0)
     return ClusterSettings(parse_addresses(name_server), **{"net": patient_net(), "pause": pause, **settings})
 
 
 def patient_net(tls: TlsSettings | None = None) -> NetSettings:
-    """Return connection settings with timeouts for a loaded machine."""
+    """Return connection settings with long timeouts, for tests on a loaded machine."""
     return NetSettings(connect_timeout_s=10, request_timeout_s=10, tls=tls)
 
 
 def fresh(kind: str) -> str:
-    """Return a name that is used nowhere else."""
+    """Return a name with this prefix that no other test uses."""
     return f"flows_{kind}_{uuid4().hex[:10]}"
 
 
 def now_ms() -> int:
-    """Return the wall time in the unit of message timestamps."""
+    """Return the current wall-clock time in milliseconds, as in message timestamps."""
     return time.time_ns() // 1_000_000
 
 
 def until(condition: Callable[[], object], what: str) -> None:
-    """Wait for a condition; fail if it stays false."""
+    """Wait until the condition returns true; fail with `what` as text after the timeout."""
     deadline = Deadline.after(WAIT_TIMEOUT_S)
     while not condition():
         assert not deadline.expired, f"not within {WAIT_TIMEOUT_S:g} s: {what}"

@@ -1,7 +1,7 @@
-"""Fetch the official jars of a release, and find the JDK.
+"""Fetch the official jars of RocketMQ releases with Maven, and find the JDK.
 
-Maven resolves `pom.xml` for one release into `.cache/rocketmq/<version>`, once. A stamp holds the text of the pom that
-filled the directory, and a lock keeps parallel runs apart.
+Maven resolves `pom.xml` for one release into `.cache/rocketmq/<version>`, once. The directory keeps a copy of the pom
+that filled it, so that a changed pom fetches again, and a lock file keeps parallel runs apart.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ FETCH_SECONDS = 600
 
 
 class MissingTool(Exception):
-    """The error of a machine that lacks a tool of the real servers."""
+    """The error that a JDK or Maven, which the real servers need, is not installed."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """One official release and its capabilities."""
+    """An official RocketMQ release: version, kind of access control, and whether servers can bind to one address."""
 
     version: str
     acl: str
@@ -40,7 +40,7 @@ class Release:
 
 @cache
 def releases() -> dict[str, Release]:
-    """Return every release under test, by version."""
+    """Return {version: release} for every release under test."""
     config = configparser.ConfigParser()
     config.read_string((CONF / "versions.ini").read_text(encoding="utf-8"))
     return {
@@ -50,7 +50,10 @@ def releases() -> dict[str, Release]:
 
 
 def chosen_versions(requested: str | None) -> list[str]:
-    """Return the versions that `REAL` names: the default if empty, all for `all`, else a list with commas."""
+    """Return the versions that `REAL` names: the default one, all for `all`, or a list with commas.
+
+    Raise `ValueError` for a version that is not under test.
+    """
     if requested == "all":
         return list(releases())
     versions = [part.strip() for part in (requested or DEFAULT_VERSION).split(",") if part.strip()]
@@ -63,7 +66,7 @@ def chosen_versions(requested: str | None) -> list[str]:
 
 @cache
 def java_home_tool(name: str) -> str:
-    """Return the path of `java` or `javac`, from a JDK 17 or newer."""
+    """Return the path of `java` or `javac`; raise `MissingTool` unless it is of a JDK 17 or newer."""
     path = shutil.which(name)
     if path is None:
         raise MissingTool(f"{name} is not on the PATH; install a JDK, 17 or newer")
@@ -83,7 +86,7 @@ def check_tools() -> None:
 
 
 def jars(version: str) -> Path:
-    """Return the directory of a release's jars; fetch them if they are missing."""
+    """Return the directory of a release's jars; fetch them with Maven first if they are missing."""
     directory, stamp, wanted = CACHE / version, CACHE / version / "pom.xml", POM.read_text(encoding="utf-8")
     CACHE.mkdir(parents=True, exist_ok=True)
     with _locked(CACHE / f"{version}.lock"):
@@ -96,7 +99,7 @@ def jars(version: str) -> Path:
 
 
 def class_path(version: str) -> str:
-    """Return the argument of `java -cp` for every jar of a release."""
+    """Return the class path of all jars of a release, for `java -cp`."""
     return f"{jars(version)}/*"
 
 

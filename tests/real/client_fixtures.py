@@ -1,7 +1,7 @@
-"""Provide servers and official clients for scenarios that mix them with our clients.
+"""Provide servers and official Java clients to tests that mix them with our clients.
 
-The servers are real brokers of every version that `REAL` names, and the stub. Official clients are of 5.3.3; official
-tools are of the server's own release. Scenarios of official clients alone use `java_fixtures`.
+The servers are real brokers of every version that `REAL` names, and the stub. The official clients are of release
+5.3.3; the official admin tools are of the server's release. Tests with official clients only use `java_fixtures`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ STUB = "stub"
 
 @pytest.fixture(scope="session", params=[*chosen_versions(os.environ.get("REAL")), STUB])
 def mixed_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
-    """The server of a scenario with clients of both kinds."""
+    """The server of a test with clients of both kinds: real brokers of each version, then the stub."""
     with ExitStack() as stack:
         yield stub_server(stack) if request.param == STUB else _real_server(stack, request.param)
 
 
 @pytest.fixture(scope="session")
 def mixed_processes(mixed_server: ScenarioServer) -> Iterator[Callable[[str], JavaClients]]:
-    """One JVM for each release, started at its first use."""
+    """A function that returns the JVM with clients of a release; it starts the JVM at the first call."""
     with ExitStack() as stack:
         running: dict[str, JavaClients] = {}
 
@@ -47,7 +47,7 @@ def mixed_processes(mixed_server: ScenarioServer) -> Iterator[Callable[[str], Ja
 
 @pytest.fixture
 def mixed_clients(mixed_processes: Callable[[str], JavaClients]) -> Iterator[JavaClients]:
-    """Official clients of release 5.3.3."""
+    """Official clients of release 5.3.3; they are shut down after the test."""
     process = mixed_processes(DEFAULT_VERSION)
     yield process
     process.shutdown_all()
@@ -55,7 +55,7 @@ def mixed_clients(mixed_processes: Callable[[str], JavaClients]) -> Iterator[Jav
 
 @pytest.fixture
 def mixed_tools(mixed_server: ScenarioServer, mixed_processes: Callable[[str], JavaClients]) -> Iterator[JavaClients]:
-    """Official tools of the server's own release: later ones send requests that earlier servers do not know."""
+    """Official admin tools of the server's release, because later tools send requests that it does not know."""
     process = mixed_processes(mixed_server.name.rpartition(" ")[2] if "real" in mixed_server.name else DEFAULT_VERSION)
     yield process
     process.shutdown_all()

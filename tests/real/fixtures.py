@@ -1,10 +1,9 @@
-"""Provide real clusters to tests, and report what a run covered.
+"""Provide real clusters to tests, and report which tests a run has passed on which release.
 
 Every fixture comes once for each version that `REAL` names (5.3.3 when unset, `all`, or a list with commas). Brokers
 have the profile `quick`; tests marked with `both_profiles` also run on RocketMQ's own defaults. A cluster serves many
-tests; servers that a test stopped are started again before the next. At most two clusters run at a time, since an
-idle broker costs processor time. Machines without JDK 17 or Maven skip these tests, or fail them with
-`REQUIRE_REAL=1`.
+tests; servers that a test stopped are started again before the next. At most two clusters run at a time, since an idle
+broker costs processor time. Machines without JDK 17 or Maven skip these tests, or fail them with `REQUIRE_REAL=1`.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ pytest_plugins = ["tests.real.java_fixtures"]
 both_profiles = pytest.mark.profiles(QUICK, DEFAULT)
 """The mark of tests that run on brokers with the quick settings and on brokers with RocketMQ's own defaults."""
 slow_by_default = pytest.mark.profiles(QUICK, pytest.param(DEFAULT, marks=pytest.mark.slow))
-"""The mark of tests that run on both profiles, and are slow on RocketMQ's own defaults."""
+"""The mark of tests that run on both profiles, where the run on RocketMQ's own defaults is marked as slow."""
 
 _MOST_CLUSTERS = 2
 _COVERED = pytest.StashKey[dict[str, set[str]]]()
 
 
 class ClusterKeeper:
-    """Running clusters of one release by shape; the least recently used one makes room for a new one."""
+    """Keeps up to two clusters of one release running, and closes the least recently used one for a new one."""
 
     def __init__(self, version: str, profile: str = QUICK) -> None:
         self.version = version
@@ -46,7 +45,7 @@ class ClusterKeeper:
         tls: bool = False,
         options: Mapping[str, str] | None = None,
     ) -> RealCluster:
-        """Return the cluster of this shape with every server running."""
+        """Return a running cluster with these servers and options; start it, or its stopped servers, first."""
         shape = (brokers, slaves, name_servers, acl, tls, *sorted((options or {}).items()))
         found = self._running.pop(shape, None)
         if found is None:
@@ -66,7 +65,7 @@ class ClusterKeeper:
         return found
 
     def close(self) -> None:
-        """End every cluster."""
+        """Stop and remove all clusters."""
         for cluster in self._running.values():
             cluster.close()
         self._running.clear()
@@ -77,7 +76,7 @@ class ClusterKeeper:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test on a real cluster once for each chosen version and each profile that it is marked with."""
+    """Parametrize tests of real clusters with each chosen version and each profile of their mark."""
     if "real_version" in metafunc.fixturenames:
         metafunc.parametrize("real_version", chosen_versions(os.environ.get("REAL")), indirect=True, scope="session")
     if "real_profile" in metafunc.fixturenames:
@@ -87,7 +86,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def real_version(request: pytest.FixtureRequest) -> str:
-    """The release under test, with its jars fetched; skips or fails where tools are missing."""
+    """The release under test, with its jars fetched; without JDK or Maven the test is skipped or fails."""
     version = str(request.param)
     fetch_or_skip(version)
     return version
@@ -95,13 +94,13 @@ def real_version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def real_profile(request: pytest.FixtureRequest) -> str:
-    """The profile of the brokers: quick, or each profile that the test is marked with."""
+    """The profile of the brokers: `quick`, or each profile in the mark of the test."""
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
 def real_clusters(real_version: str, real_profile: str) -> Iterator[ClusterKeeper]:
-    """The clusters of any shape, for tests that need options: `real_clusters.cluster(options=DISK_ANSWERS)`."""
+    """A `ClusterKeeper`, for tests that need options: `real_clusters.cluster(options=DISK_ANSWERS)`."""
     keeper = ClusterKeeper(real_version, real_profile)
     yield keeper
     keeper.close()
@@ -109,42 +108,42 @@ def real_clusters(real_version: str, real_profile: str) -> Iterator[ClusterKeepe
 
 @pytest.fixture
 def real_cluster(real_clusters: ClusterKeeper) -> RealCluster:
-    """One name server, one broker."""
+    """A cluster of one name server and one broker."""
     return real_clusters.cluster()
 
 
 @pytest.fixture
 def real_master_slave(real_clusters: ClusterKeeper) -> RealCluster:
-    """One name server, a master and its slave, which serves reads if the profile or the version lets it."""
+    """A cluster of one name server, a master and its slave; by default slaves of 5.x refuse reads."""
     return real_clusters.cluster(slaves=1)
 
 
 @pytest.fixture
 def real_two_brokers(real_clusters: ClusterKeeper) -> RealCluster:
-    """One name server, two masters."""
+    """A cluster of one name server and two masters."""
     return real_clusters.cluster(brokers=2)
 
 
 @pytest.fixture
 def real_two_name_servers(real_clusters: ClusterKeeper) -> RealCluster:
-    """Two name servers, one broker."""
+    """A cluster of two name servers and one broker."""
     return real_clusters.cluster(name_servers=2)
 
 
 @pytest.fixture
 def real_acl(real_clusters: ClusterKeeper) -> RealCluster:
-    """One name server, one broker with the release's own access control; user ACCESS_KEY with SECRET_KEY."""
+    """A cluster of one broker with the release's own access control; its user is ACCESS_KEY with SECRET_KEY."""
     return real_clusters.cluster(acl=True)
 
 
 @pytest.fixture
 def real_tls(real_clusters: ClusterKeeper) -> RealCluster:
-    """One name server, one broker that speak TLS only; their authority is PKI / "ca.pem"."""
+    """A cluster of one broker whose servers speak TLS only; clients must trust PKI / "ca.pem"."""
     return real_clusters.cluster(tls=True)
 
 
 def fetch_or_skip(version: str) -> None:
-    """Fetch the jars of a release; without JDK or Maven skip the test, or fail it with `REQUIRE_REAL=1`."""
+    """Fetch the jars of a release; without JDK or Maven skip the test, or with `REQUIRE_REAL=1` fail it."""
     try:
         check_tools()
         jars(version)
@@ -158,7 +157,7 @@ def fetch_or_skip(version: str) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the servers' logs beside a failure, and note a passed scenario."""
+    """Add the servers' logs to the report of a failed test; record a passed test for the summary."""
     report = yield
     clusters = [value for value in getattr(item, "funcargs", {}).values() if isinstance(value, RealCluster)]
     if report.failed:
@@ -184,7 +183,7 @@ def _note_covered(item: pytest.Item, server: str) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print which scenarios passed on which release."""
+    """Print for each release which tests have passed on it."""
     for server, scenarios in sorted(config.stash.get(_COVERED, {}).items()):
         terminalreporter.section(f"{server}: {len(scenarios)} scenarios passed")
         for line in sorted(scenarios):

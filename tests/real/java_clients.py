@@ -51,7 +51,7 @@ _ADMIN_TIMEOUT_MS = 20_000
 
 
 class JavaError(Exception):
-    """An exception of a Java method: its class, text and, from a broker, the response code."""
+    """An exception that a Java method raised: its class, its text and, if a broker sent it, the response code."""
 
     def __init__(self, error: Json) -> None:
         super().__init__(f"{error['type']}: {error['message']}")
@@ -60,17 +60,17 @@ class JavaError(Exception):
 
 
 def message(topic: str, body: str, **properties: str) -> Json:
-    """Return a message; TAGS, KEYS and DELAY are properties like the user's own."""
+    """Return a message as a JSON object for Java; TAGS, KEYS and DELAY may be among its properties."""
     return {"topic": topic, "body": body, "properties": properties}
 
 
 def queue(topic: str, broker_name: str, queue_id: int) -> Json:
-    """Return one message queue."""
+    """Return a message queue as a JSON object for Java."""
     return {"topic": topic, "brokerName": broker_name, "queueId": queue_id}
 
 
 class JavaClients:
-    """One JVM that runs official clients of one release against one cluster."""
+    """A JVM with official clients of one release, which are connected to one cluster."""
 
     def __init__(self, version: str, name_server: str, **properties: str) -> None:
         self.version = version
@@ -93,13 +93,13 @@ class JavaClients:
         self.close()
 
     def close(self) -> None:
-        """Shut every object down in order, and end the JVM."""
+        """Shut down all clients in order, and end the JVM."""
         if self._process.poll() is None:
             self.shutdown_all()
         self.kill()
 
     def kill(self) -> None:
-        """End the JVM at once; brokers see its connections break."""
+        """End the JVM without a shutdown; brokers notice that its connections break."""
         self._process.kill()
         self._process.wait()
         self._reader.join(timeout=5)
@@ -108,7 +108,7 @@ class JavaClients:
         self._home.cleanup()
 
     def shutdown_all(self) -> None:
-        """Shut every object down, all at once, and forget them; a second call has no effect."""
+        """Shut down all clients at the same time and forget them; a second call has no effect."""
         under_way = [self.begin(made, "shutdown") for made in self._objects]
         self._objects.clear()
         for wait in under_way:
@@ -116,17 +116,20 @@ class JavaClients:
 
     @property
     def log_tail(self) -> str:
-        """The last lines that the JVM wrote beside its answers."""
+        """The last lines that the JVM wrote to its log."""
         return self._log.read_text(encoding="utf-8", errors="replace")[-4000:] if self._log.exists() else ""
 
     # --- objects -----------------------------------------------------------------------------------------------------
 
     def producer(self, group: str, *args: object, **settings: object) -> JavaObject:
-        """Return a started DefaultMQProducer."""
+        """Return a started DefaultMQProducer of this group."""
         return self.create("client.producer.DefaultMQProducer", group, *args, **{**_SEND_SETTINGS, **settings}).start()
 
     def transaction_producer(self, group: str, script: Mapping[str, Sequence[Json]]) -> JavaObject:
-        """Return a started TransactionMQProducer; a body's first outcome is the local one, the others answer checks."""
+        """Return a started TransactionMQProducer.
+
+        The script lists outcomes for each body: first that of the local transaction, then those of the broker's checks.
+        """
         producer = self.create("client.producer.TransactionMQProducer", group, **_SEND_SETTINGS)
         producer.listen(script)
         return producer.start()
@@ -142,7 +145,10 @@ class JavaClients:
         credentials: Json | None = None,
         **settings: object,
     ) -> JavaObject:
-        """Return a started DefaultMQPushConsumer that reads from the beginning and reports every delivery."""
+        """Return a started DefaultMQPushConsumer, which reads from the beginning and reports all deliveries.
+
+        The script lists outcomes for each body; without one every delivery succeeds.
+        """
         defaults: Json = {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "persistConsumerOffsetInterval": 500}
         signing = [credentials, "AllocateMessageQueueAveragely"] if credentials else []
         consumer = self.create("client.consumer.DefaultMQPushConsumer", group, *signing, **{**defaults, **settings})
@@ -156,7 +162,7 @@ class JavaClients:
         return self.create("client.consumer.DefaultLitePullConsumer", group, **settings)
 
     def pull_consumer(self, group: str) -> JavaObject:
-        """Return a started DefaultMQPullConsumer."""
+        """Return a started DefaultMQPullConsumer of this group."""
         return self.create("client.consumer.DefaultMQPullConsumer", group).start()
 
     def admin(self) -> JavaObject:
@@ -164,11 +170,11 @@ class JavaClients:
         return self.create("tools.admin.DefaultMQAdminExt", _ADMIN_TIMEOUT_MS).start()
 
     def mqadmin(self, *words: str) -> str:
-        """Run a command of the official command line; return its output."""
+        """Run a command of mqadmin in the JVM; return its output."""
         return str(self.request(op="mqadmin", args=[*words, "-n", self.name_server]))
 
     def create(self, java_class: str, *args: object, **settings: object) -> JavaObject:
-        """Return an object of any class below org.apache.rocketmq that is configured like a client."""
+        """Create an object of a class below org.apache.rocketmq and apply these settings; return it."""
         name = f"{java_class.rpartition('.')[2]}-{next(self._ids)}"
         identity = {"namesrvAddr": self.name_server, "instanceName": name}
         given = {**_CLIENT_SETTINGS, **identity, **settings}
@@ -177,24 +183,24 @@ class JavaClients:
         self._objects.append(made)
         return made
 
-    # --- talking -----------------------------------------------------------------------------------------------------
+    # --- requests and events -----------------------------------------------------------------------------------------
 
     def request(self, **request: object) -> Any:
-        """Send one request to the JVM and return its answer; raise `JavaError` for an exception."""
+        """Send a request to the JVM and return the result; raise `JavaError` if Java raised an exception."""
         return self._answer(self._send(request))
 
     def begin(self, target: JavaObject, method: str, *args: object) -> Callable[[], Any]:
-        """Start a call that takes its time; return a function that waits for its result."""
+        """Start a call of a method; return a function that waits for the call's result and returns it."""
         answer = self._send({"op": "call", "object": target.name, "method": method, "args": list(args)})
         return lambda: self._answer(answer)
 
     def events(self, name: str, event: str) -> list[Json]:
-        """Return the events that an object has reported so far."""
+        """Return the events of one kind, such as deliveries, that an object has reported so far."""
         with self._news:
             return [line for line in self._events.get(name, []) if line["event"] == event]
 
     def wait(self, condition: Callable[[], bool], what: str, timeout_s: float = WAIT_SECONDS) -> None:
-        """Wait until events have made a condition true."""
+        """Wait until the condition, which reads events, is true; raise `AssertionError` at the timeout."""
         with self._news:
             if not self._news.wait_for(condition, timeout_s):
                 raise AssertionError(f"not within {timeout_s} s: {what}\n{self.log_tail}")
@@ -248,18 +254,18 @@ class JavaClients:
 
 
 class JavaObject:
-    """One official client object, by name."""
+    """An object in the JVM, such as a client, addressed by its name."""
 
     def __init__(self, clients: JavaClients, name: str) -> None:
         self.clients = clients
         self.name = name
 
     def call(self, method: str, *args: object) -> Any:
-        """Call a public method."""
+        """Call a public method of the object and return its result; raise `JavaError` for an exception."""
         return self.clients.request(op="call", object=self.name, method=method, args=list(args))
 
     def start(self) -> JavaObject:
-        """Start the client."""
+        """Start the client and return it."""
         self.call("start")
         return self
 
@@ -270,44 +276,44 @@ class JavaObject:
     def listen(
         self, script: Mapping[str, Sequence[Json]], *, orderly: bool = False, replier: JavaObject | None = None
     ) -> None:
-        """Register a listener that answers by script and reports."""
+        """Register a listener that reports each call and returns the outcomes in the script."""
         answers: Json = {"script": {body: list(outcomes) for body, outcomes in script.items()}, "orderly": orderly}
         self.clients.request(op="listen", object=self.name, **answers, **({"replier": replier.name} if replier else {}))
 
     def held_queues(self, topic: str) -> set[int]:
-        """Return the queues of a topic that a push consumer reads now."""
-        # Not the whole table: its values change while they are serialized.
+        """Return the ids of a topic's queues that this push consumer holds now."""
+        # Only the keys of the table, because its values change while Java serializes them.
         held = self.call("getDefaultMQPushConsumerImpl.getRebalanceImpl.getProcessQueueTable.keySet")
         return {int(queue["queueId"]) for queue in held if queue["topic"] == topic}
 
     @property
     def deliveries(self) -> list[Json]:
-        """Return every message delivered so far, in the order of delivery."""
+        """The deliveries to this consumer so far, in their order."""
         return self.clients.events(self.name, "delivery")
 
     @property
     def checks(self) -> list[Json]:
-        """Return every half message that the broker has checked so far."""
+        """The checks of open transactions that this producer has received so far."""
         return self.clients.events(self.name, "check")
 
     @property
     def bodies(self) -> list[str]:
-        """Return the bodies delivered so far."""
+        """The bodies of all deliveries so far, in their order."""
         return [delivery["body"] for delivery in self.deliveries]
 
     def wait_for_bodies(self, *bodies: str) -> None:
-        """Wait until each of these bodies was delivered as often as it is given; ignore other bodies."""
+        """Wait until these bodies were delivered, each as often as it is listed; other bodies do not matter."""
         wanted = Counter(bodies)
         self.clients.wait(lambda: wanted <= Counter(self.bodies), f"{wanted} to {self.name}: {self.bodies}")
 
     def wait_for(self, count: int) -> list[Json]:
-        """Wait until `count` messages were delivered, and return them."""
+        """Wait until `count` messages were delivered; return all deliveries."""
         self.clients.wait(lambda: len(self.deliveries) >= count, f"{count} deliveries to {self.name}: {self.bodies}")
         return self.deliveries
 
 
 def driver_classes(version: str) -> Path:
-    """Return the compiled Java side for one release; compile it if its sources changed."""
+    """Return the directory of the Java side's classes for a release; compile them first if sources changed."""
     sources = sorted(SOURCES.glob("*.java"))
     stamp = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     target = CACHE / f"driver-{version}-{stamp}"
@@ -322,7 +328,7 @@ def driver_classes(version: str) -> Path:
 
 
 def _move_in(source: Path, target: Path) -> None:
-    """Publish a finished directory, unless another run was quicker."""
+    """Rename a finished directory to its final name, unless a parallel run has done so first."""
     try:
         source.rename(target)
     except OSError:
@@ -330,7 +336,10 @@ def _move_in(source: Path, target: Path) -> None:
 
 
 def eventually(condition: Callable[[], Any], what: str, timeout_s: float = WAIT_SECONDS) -> Any:
-    """Call a function until its answer is true, and return that answer; an error counts as false."""
+    """Call a function until its result is true, and return the result; a `JavaError` counts as false.
+
+    Raise `AssertionError` at the timeout.
+    """
     deadline = time.monotonic() + timeout_s
     last: object = None
     while time.monotonic() < deadline:

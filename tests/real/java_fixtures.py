@@ -1,8 +1,8 @@
-"""Provide a server and official clients to Java scenarios.
+"""Provide a server and official Java clients to tests.
 
-Every scenario that takes `clients` runs against the real broker and against the stub, with the same assertions;
-`clients` are of release 5.3.3, `any_clients` of 5.3.3 and of 4.9.7. Objects that a test made are shut down after it.
-Topics and groups have names of their own, so servers and JVMs serve a whole run.
+Every test that takes `clients` runs against a real broker and against the stub, with the same assertions; `clients` are
+of release 5.3.3, `any_clients` of 5.3.3 and of 4.9.7. The clients that a test created are shut down after it. Each test
+has its own topics and groups, so servers and JVMs serve a whole run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class ScenarioServer:
-    """The server of a scenario, real or stub; scenarios cannot tell which."""
+    """A name server and a broker, real or stub, through which tests reach both in the same way."""
 
     name: str
     name_server: str
@@ -43,7 +43,7 @@ class ScenarioServer:
     tls: ssl.SSLContext | None = None
 
     def create_topic(self, topic: str, queues: int = 4) -> None:
-        """Make a topic and wait until it is routed."""
+        """Create a topic and wait until the name server has its route."""
         fields = topic_fields(topic, queues, permission=6)
         if self.credentials:
             fields = sign(self.credentials, RequestCode.UPDATE_AND_CREATE_TOPIC, fields, b"")
@@ -52,7 +52,7 @@ class ScenarioServer:
         wait_until(lambda: self._routes(topic), f"topic {topic} is routed")
 
     def committed(self, group: str, topic: str, queues: int = 4) -> int:
-        """Return the sum of a group's committed offsets in a topic, as the broker knows them."""
+        """Return the sum of a group's committed offsets in the queues of a topic."""
         return sum(self._committed(group, topic, queue_id) for queue_id in range(queues))
 
     def _committed(self, group: str, topic: str, queue_id: int) -> int:
@@ -67,14 +67,14 @@ class ScenarioServer:
 
 
 def real_server(stack: ExitStack, *, acl: bool = False, tls: bool = False) -> ScenarioServer:
-    """Start a real name server and broker of the default release."""
+    """Start a real name server and broker of the default release; return them."""
     cluster = stack.enter_context(RealCluster(DEFAULT_VERSION, acl=acl, tls=tls))
     name = f"real RocketMQ {DEFAULT_VERSION}"
     return _server(name, cluster.name_server, str(cluster.broker.address), acl=acl, tls=tls)
 
 
 def stub_server(stack: ExitStack, *, acl: bool = False, tls: bool = False) -> ScenarioServer:
-    """Start a stub that is configured as the real broker is (conf/brokers/quick.conf)."""
+    """Start a stub with the settings of the real broker (conf/brokers/quick.conf); return it."""
     settings = Settings(
         cluster_name=CLUSTER_NAME,
         delay_levels=" ".join(["1s"] * 18),
@@ -99,7 +99,7 @@ SERVERS = {"real": real_server, "stub": stub_server}
 
 @pytest.fixture(scope="session", params=SERVERS)
 def java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
-    """The server of a Java scenario: a real one, then the stub."""
+    """The server of a test with Java clients: first a real one, then the stub."""
     fetch_or_skip(DEFAULT_VERSION)
     with ExitStack() as stack:
         yield SERVERS[request.param](stack)
@@ -107,7 +107,7 @@ def java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
 
 @pytest.fixture(scope="module", params=SERVERS)
 def guarded_java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
-    """The server of a Java scenario with access control: a real one, then the stub."""
+    """The server of a test with access control: first a real one, then the stub."""
     fetch_or_skip(DEFAULT_VERSION)
     with ExitStack() as stack:
         yield SERVERS[request.param](stack, acl=True)
@@ -115,7 +115,7 @@ def guarded_java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServ
 
 @pytest.fixture(scope="module", params=SERVERS)
 def encrypted_java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioServer]:
-    """The server of a Java scenario with a certificate: a real one, then the stub."""
+    """The server of a test with TLS: first a real one, then the stub."""
     fetch_or_skip(DEFAULT_VERSION)
     with ExitStack() as stack:
         yield SERVERS[request.param](stack, tls=True)
@@ -123,7 +123,7 @@ def encrypted_java_server(request: pytest.FixtureRequest) -> Iterator[ScenarioSe
 
 @pytest.fixture(scope="session")
 def java_processes(java_server: ScenarioServer) -> Iterator[Callable[[str], JavaClients]]:
-    """One JVM for each release, started at its first use."""
+    """A function that returns the JVM with clients of a release; it starts the JVM at the first call."""
     running: dict[str, JavaClients] = {}
 
     def process(version: str) -> JavaClients:
@@ -139,7 +139,7 @@ def java_processes(java_server: ScenarioServer) -> Iterator[Callable[[str], Java
 
 @pytest.fixture
 def clients(java_processes: Callable[[str], JavaClients]) -> Iterator[JavaClients]:
-    """Official clients of release 5.3.3."""
+    """Official clients of release 5.3.3; they are shut down after the test."""
     process = java_processes(DEFAULT_VERSION)
     yield process
     process.shutdown_all()
@@ -147,7 +147,7 @@ def clients(java_processes: Callable[[str], JavaClients]) -> Iterator[JavaClient
 
 @pytest.fixture(params=[DEFAULT_VERSION, OLD_CLIENT])
 def any_clients(request: pytest.FixtureRequest, java_processes: Callable[[str], JavaClients]) -> Iterator[JavaClients]:
-    """Official clients of release 5.3.3, then of 4.9.7."""
+    """Official clients of release 5.3.3, then of 4.9.7; they are shut down after the test."""
     process = java_processes(request.param)
     yield process
     process.shutdown_all()
@@ -155,20 +155,20 @@ def any_clients(request: pytest.FixtureRequest, java_processes: Callable[[str], 
 
 @pytest.fixture
 def unique(request: pytest.FixtureRequest) -> str:
-    """A name for groups and topics that no other test has."""
+    """A name for groups and topics that no other test uses."""
     return f"{re.sub(r'[^A-Za-z0-9]+', '_', request.node.originalname.removeprefix('test_'))}_{next(_numbers)}"
 
 
 @pytest.fixture
 def topic(unique: str, java_server: ScenarioServer) -> str:
-    """A fresh topic with four queues."""
+    """The name of a new topic with four queues."""
     java_server.create_topic(unique)
     return unique
 
 
 @pytest.fixture
 def single_queue_topic(unique: str, java_server: ScenarioServer) -> str:
-    """A fresh topic with one queue."""
+    """The name of a new topic with one queue."""
     name = f"{unique}_single"
     java_server.create_topic(name, queues=1)
     return name
@@ -176,7 +176,7 @@ def single_queue_topic(unique: str, java_server: ScenarioServer) -> str:
 
 @pytest.fixture
 def ours(java_server: ScenarioServer, topic: str) -> Iterator[Ours]:
-    """Our clients before the scenario's server."""
+    """Our clients, connected to the server of the test."""
     ours = Ours(java_server.name_server, topic)
     yield ours
     ours.close()

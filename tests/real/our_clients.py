@@ -1,4 +1,4 @@
-"""Start our clients for scenarios with official ones, with short intervals, and close them at the end."""
+"""Start our clients for tests with official ones, with short intervals, and close them after the test."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ Answer = Callable[[Sequence[ReceivedMessage]], Consumed | Ordered]
 
 
 class Log:
-    """A listener of ours that records messages."""
+    """A listener that records messages."""
 
     def __init__(self, answer: Answer = lambda _: SUCCESS) -> None:
         self.messages: list[ReceivedMessage] = []
         self._answer = answer
 
     def __call__(self, messages: Sequence[ReceivedMessage]) -> Any:
-        """Record the messages and return the scripted result."""
+        """Record the messages; return what the test's function returns for them, SUCCESS by default."""
         self.messages.extend(messages)
         return self._answer(messages)
 
     @property
     def bodies(self) -> list[str]:
-        """The bodies of the messages so far."""
+        """The bodies of all messages so far."""
         return [message.body.decode() for message in self.messages]
 
 
 class Ours:
-    """Our clients before one server, for one topic."""
+    """Our clients, connected to one server and for one topic."""
 
     def __init__(self, name_server: str, topic: str, settings: ClusterSettings | None = None) -> None:
         self.topic = topic
@@ -66,11 +66,11 @@ class Ours:
         self._open = ExitStack()
 
     def close(self) -> None:
-        """Close every client."""
+        """Close all clients."""
         self._open.close()
 
     def member(self, group: str, listener: Any, *, orderly: bool = False, **given: Any) -> PushConsumer:
-        """Start a member of a group."""
+        """Return a started push consumer of a group, concurrent by default."""
         settings = ConsumerSettings(
             **{
                 "group": group,
@@ -84,24 +84,24 @@ class Ours:
         return self._open.enter_context(make(self.settings, settings, listener))
 
     def pulling(self, group: str, **given: Any) -> PullConsumer:
-        """Start a pull consumer."""
+        """Return a started pull consumer of a group."""
         common = {"group": group, "consume_from": ConsumeFrom.FIRST_OFFSET, "rhythm": QUICK}
         return self._open.enter_context(PullConsumer(self.settings, PullConsumerSettings(**{**common, **given})))
 
     def producer(self, group: str = "ours", check: TransactionChecker | None = None) -> Producer:
-        """Start a producer."""
+        """Return a started producer; `check` decides about open transactions."""
         settings = ProducerSettings(group=group, send_timeout_s=20)
         return self._open.enter_context(Producer(self.settings, settings, check=check))
 
     def cluster(self) -> Cluster:
-        """Open the cluster as a client without a group."""
+        """Return the cluster as a client that belongs to no group."""
         cluster = open_shared_cluster(self.settings)
         self._open.callback(cluster.close)
         return cluster
 
 
 def committed(ours: Ours, cluster: Cluster, group: str) -> int:
-    """Return the sum of a group's committed offsets in the topic."""
+    """Return the sum of a group's committed offsets in the topic, or 0 if there is an error."""
     queues = cluster.routes.route(ours.topic).readable
     try:
         return sum(cluster.offsets.fetch_committed(group, queues).values())

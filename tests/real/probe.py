@@ -1,7 +1,7 @@
-"""Send one request over a fresh connection, and return the response.
+"""Send one request over a new connection, and return the response.
 
-The plainest client there is: our wire codec over one blocking socket, for readiness and preparation. Nothing here
-is under test.
+This is the simplest possible client: our wire codec over one blocking socket. Tests use it to prepare servers and to
+see whether they are ready; it is not under test.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def ask(
     tls: ssl.SSLContext | None = None,
     timeout_s: float = 20,
 ) -> Command:
-    """Send one request and return its response; raise `OSError` if there is none."""
+    """Send one request over a new connection and return its response; raise `OSError` if there is none."""
     with Caller(address, tls=tls, timeout_s=timeout_s) as caller:
         return caller.ask(code, fields, body)
 
 
 class Caller:
-    """One connection that carries one request at a time."""
+    """A connection that sends one request at a time."""
 
     def __init__(self, address: Address, *, tls: ssl.SSLContext | None = None, timeout_s: float = 20) -> None:
         plain = socket.create_connection(address, timeout_s)
@@ -43,7 +43,7 @@ class Caller:
         self._socket.close()
 
     def ask(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Command:
-        """Send one request and return its response."""
+        """Send one request and return its response; raise `OSError` if the server closes the connection."""
         opaque, data = self._session.request(code, fields, body)
         self._socket.sendall(data)
         while received := self._socket.recv_into(self._session.space()):

@@ -28,11 +28,11 @@ _STARTED: weakref.WeakSet[JavaProcess] = weakref.WeakSet()
 
 
 class ProcessFailed(AssertionError):
-    """The error of a process that ended or did not become ready, with the tail of its log."""
+    """The error of a process that ended or was not ready in time; its text has the last lines of the log."""
 
 
 class JavaProcess:
-    """One JVM with a name and a log."""
+    """A JVM with a name and a log file."""
 
     def __init__(self, name: str, arguments: Sequence[str], *, log: Path, environment: dict[str, str]) -> None:
         self.name = name
@@ -60,11 +60,11 @@ class JavaProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process has not ended."""
+        """Whether the process still runs."""
         return self._process.poll() is None
 
     def wait_until(self, ready: Callable[[], bool], timeout_s: float) -> None:
-        """Wait until this process has made a condition true; raise `ProcessFailed` if it ends or takes too long."""
+        """Wait until `ready()` is true; raise `ProcessFailed` if the process ends or the time is over."""
         deadline = time.monotonic() + timeout_s
         while not ready():
             if not self.running:
@@ -74,7 +74,7 @@ class JavaProcess:
             time.sleep(0.1)
 
     def terminate(self, timeout_s: float = 30) -> None:
-        """End the process in order, so that it saves its state; kill it at the timeout."""
+        """Ask the process to end, so that it saves its state; kill it at the timeout."""
         self._process.terminate()
         try:
             self._process.wait(timeout_s)
@@ -83,18 +83,18 @@ class JavaProcess:
         self._dismiss_watchdog()
 
     def kill(self) -> None:
-        """End the process at once."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
         self._dismiss_watchdog()
 
     def log_tail(self, count: int = 40) -> str:
-        """Return the last lines that the process wrote."""
+        """Return the last `count` lines of the process's log."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines() if self.log.exists() else []
         return "\n".join(lines[-count:])
 
     def _dismiss_watchdog(self) -> None:
-        """Send the watchdog a line, which ends it: the process id may belong to another process by now."""
+        """Send the watchdog a line, so that it ends without a kill: the process id may be in use again."""
         if self._process.stdin and not self._process.stdin.closed:
             try:
                 self._process.stdin.write(b"ended\n")

@@ -70,12 +70,12 @@ _COMMIT_LOG_FILE_BYTES = 16 * 1024 * 1024
 
 
 class AdminFailed(AssertionError):
-    """The error of an mqadmin command that printed an exception."""
+    """The error that an mqadmin command failed or printed an exception."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """The settings that all servers of one cluster share."""
+    """The settings that all servers of one cluster have in common."""
 
     release: Release
     home: Path
@@ -87,11 +87,11 @@ class Site:
 
     @property
     def client_tls(self) -> ssl.SSLContext | None:
-        """The TLS context of clients of these servers; None without TLS."""
+        """The TLS context that clients of these servers need, or None if the servers have no TLS."""
         return ssl.create_default_context(cafile=str(PKI / "ca.pem")) if self.tls else None
 
     def fill(self, template: str, target: Path, **words: object) -> Path:
-        """Write a template of `conf/brokers` with its placeholders filled in."""
+        """Write a template of `conf/brokers` to `target` with its placeholders replaced; return `target`."""
         text = Template((CONF / template).read_text(encoding="utf-8"))
         known = {"access_key": ACCESS_KEY, "secret_key": SECRET_KEY, "pki": PKI, **words}
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -99,13 +99,13 @@ class Site:
         return target
 
     def java_arguments(self, home: Path, heap_mb: int) -> list[str]:
-        """Return the JVM arguments of every process: home, memory, logging, TLS."""
+        """Return the JVM arguments of a server: home, memory, logging, TLS and class path."""
         logging = home / "conf" / "logback.xml"
         properties = {"user.home": home, "rmq.logback.configurationFile": logging, **self.properties}
         if self.tls:
             tls_conf = self.fill("tls.conf", home / "conf" / "tls.conf")
             properties |= {"tls.enable": "true", "tls.server.mode": "enforcing", "tls.config.file": tls_conf}
-        else:  # By default each server spends seconds on a certificate of its own.
+        else:  # Without this each server spends seconds on making a certificate.
             properties |= {"tls.server.mode": "disabled"}
         memory = [f"-Xmx{heap_mb}m", f"-Xms{heap_mb // 4}m", f"-XX:MaxDirectMemorySize={heap_mb}m"]
         switches = [f"-D{name}={value}" for name, value in properties.items()]
@@ -113,7 +113,7 @@ class Site:
 
 
 class Server(ABC):
-    """One server process with its own home and port; it can be stopped and started again."""
+    """A server process with a home directory and port of its own, which it keeps when it is stopped and started."""
 
     heap_mb = 256
 
@@ -133,16 +133,16 @@ class Server(ABC):
 
     @property
     def running(self) -> bool:
-        """Whether the process is alive."""
+        """Whether the server's process runs."""
         return self.process is not None and self.process.running
 
     @property
     def log_tail(self) -> str:
-        """The last lines that the process wrote."""
+        """The last lines of the server's log."""
         return self.process.log_tail() if self.process else ""
 
     def launch(self) -> None:
-        """Start the process without waiting for it."""
+        """Start the process, and do not wait until it is ready."""
         for name in ("logback.xml", "logback_namesrv.xml", "logback_broker.xml", "logback_tools.xml"):
             self.site.fill("logback.xml", self.home / "conf" / name)
         arguments = [*self.site.java_arguments(self.home, self.heap_mb), *self._main()]
@@ -150,35 +150,35 @@ class Server(ABC):
         self.process = JavaProcess(self.name, arguments, log=self.home / "out.log", environment=environment)
 
     def wait_ready(self) -> None:
-        """Wait until the server answers requests."""
+        """Wait until the server answers requests; raise `ProcessFailed` if it ends or takes too long."""
         assert self.process is not None, f"{self.name} was never launched"
         self.process.wait_until(lambda: _answers(self._ready), READY_SECONDS)
 
     def start(self) -> None:
-        """Start the server and wait until it is ready; do nothing if it runs."""
+        """Start the server and wait until it is ready; do nothing if it runs already."""
         if not self.running:
             self.launch()
             self.wait_ready()
 
     def stop(self) -> None:
-        """Shut the server down in order; its store stays for `start`."""
+        """Shut the server down in order; its stored messages are there again after `start`."""
         if self.process:
             self.process.terminate()
 
     def kill(self) -> None:
-        """End the server at once, as a power cut does; its store stays for `start`."""
+        """Kill the server, as a power cut does; its stored messages are there again after `start`."""
         if self.process:
             self.process.kill()
 
     def ask(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Command:
-        """Send one request on a fresh connection, signed if access control is on; return the response."""
+        """Send one request over a new connection, signed if needed; return the response."""
         if self.site.acl:
             fields = sign(Credentials(ACCESS_KEY, SECRET_KEY), code, fields or {}, body)
         return ask(self.address, code, fields, body, tls=self.site.client_tls)
 
     @abstractmethod
     def _main(self) -> list[str]:
-        """Write the configuration; return the main class and its arguments."""
+        """Write the server's configuration files; return its main class and arguments."""
 
     @abstractmethod
     def _ready(self) -> bool:
@@ -196,12 +196,12 @@ class NameServer(Server):
         return self.ask(RequestCode.GET_BROKER_CLUSTER_INFO).code == ResponseCode.SUCCESS
 
     def knows(self, address: Address) -> bool:
-        """Return whether a broker is registered here under this address."""
+        """Return whether a broker with this address is registered with this name server."""
         return f'"{address}"'.encode() in bytes(self.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body)
 
 
 class Broker(Server):
-    """An official broker: the master of its name (id 0) or a slave."""
+    """An official broker process: a master (broker id 0) or a slave."""
 
     heap_mb = 512
 
@@ -248,36 +248,40 @@ class Broker(Server):
         return {**bind, **self.site.options}
 
     def _ready(self) -> bool:
-        """Return whether the broker is registered and answers: a registration may be left over from before a kill."""
+        """Return whether the broker is registered and answers.
+
+        Both are needed, because a registration may be left over from before a kill.
+        """
         registered = all(server.knows(self.address) for server in self.name_servers if server.running)
         if not registered:
             self._register_again()
         return registered and self.ask(RequestCode.GET_ALL_TOPIC_CONFIG) is not None
 
     def _register_again(self) -> None:
-        """Change a setting, which makes a 5.x broker register at once instead of ten seconds later."""
+        """Change a setting, so that a 5.x broker registers at once instead of after ten seconds."""
         self.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6")
 
     def knows_topic(self, topic: str) -> bool:
-        """Return whether this broker has the topic's configuration."""
+        """Return whether this broker has a configuration of the topic."""
         return f'"{topic}"'.encode() in bytes(self.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body)
 
     def has_caught_up(self, master: Broker, topic: str, queues: int) -> bool:
-        """Return whether this slave holds all messages of a topic that its master holds."""
+        """Return whether this slave has all messages of a topic that the master has."""
         return all(self.max_offset(topic, q) == master.max_offset(topic, q) for q in range(queues))
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the next offset of a queue."""
+        """Return the maximum offset of a queue, which the next message gets."""
         return self._offset(RequestCode.GET_MAX_OFFSET, topic, queue_id)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the first offset of a queue that is still stored."""
+        """Return the minimum offset of a queue: that of the first message still stored."""
         return self._offset(RequestCode.GET_MIN_OFFSET, topic, queue_id)
 
     def expire(self, topic: str, queue_id: int) -> int:
         """Delete the oldest messages of a queue, as retention does; return the new minimum offset, above 0.
 
-        Large messages push the log into its third file; then a retention of 0 hours lets the broker delete the others.
+        Large messages fill the commit log until it has three files. Then a retention of 0 hours lets the broker delete
+        the first two.
         """
         before = self.min_offset(topic, queue_id)
         self._fill_log(topic, queue_id, 2 * _COMMIT_LOG_FILE_BYTES + _FILLER_BYTES)
@@ -308,7 +312,7 @@ class Broker(Server):
 
 
 class RealCluster:
-    """Name servers and brokers of one release, started on entering and removed on leaving."""
+    """Name servers and brokers of one release; a `with` block starts them and removes them at its end."""
 
     def __init__(
         self,
@@ -347,28 +351,28 @@ class RealCluster:
 
     @property
     def servers(self) -> list[Server]:
-        """Every server, in the order of starting."""
+        """All servers in the order in which they are started."""
         return [*self.name_servers, *self.brokers, *self.slaves]
 
     @property
     def name_server(self) -> str:
-        """The name server addresses for clients."""
+        """The addresses of the name servers, joined by ";"."""
         return ";".join(str(server.address) for server in self.name_servers)
 
     @property
     def broker(self) -> Broker:
-        """The first master."""
+        """The first master of the cluster."""
         return self.brokers[0]
 
     @property
     def slave(self) -> Broker:
-        """The first slave."""
+        """The first slave of the cluster."""
         return self.slaves[0]
 
     def start(self) -> None:
-        """Start every server that does not run, and wait until every broker is registered everywhere.
+        """Start every stopped server, and wait until every broker is registered with every name server.
 
-        Name servers come first: a broker that finds none tries again only after ten seconds.
+        Name servers are started first, because a broker that cannot reach one tries again only after ten seconds.
         """
         for group in (self.name_servers, [*self.brokers, *self.slaves]):
             for server in group:
@@ -378,13 +382,13 @@ class RealCluster:
                 server.wait_ready()
 
     def close(self) -> None:
-        """End every process and remove every file."""
+        """Kill all servers and delete their files."""
         for server in reversed(self.servers):
             server.kill()
         shutil.rmtree(self.site.home, ignore_errors=True)
 
     def admin(self, *arguments: str) -> str:
-        """Run one mqadmin command against these name servers; return its output."""
+        """Run an mqadmin command for this cluster; return its output, or raise `AdminFailed`."""
         done = subprocess.run(
             self._admin_command(arguments),
             capture_output=True,
@@ -400,14 +404,14 @@ class RealCluster:
         return done.stdout
 
     def create_topic(self, topic: str, *, queues: int = 4, permission: int = 6) -> None:
-        """Make or change a topic on every master, and wait until every name server knows it."""
+        """Create or change a topic on every master; wait until every name server has its route."""
         for broker in self.brokers:
             response = broker.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_fields(topic, queues, permission))
             _succeed(response, f"make topic {topic}")
         wait_until(lambda: self._is_routed(topic), f"topic {topic} is routed")
 
     def wait_replicated(self, topic: str, *, queues: int) -> None:
-        """Wait until every slave knows the topic and holds all messages that its master holds."""
+        """Wait until every slave has all messages of the topic that its master has."""
         for master in self.brokers:
             for slave in self.slaves:
                 if slave.broker_name == master.broker_name:
@@ -430,7 +434,7 @@ class RealCluster:
 
 
 def free_ports(*offsets: int) -> int:
-    """Return a port P, below the ephemeral range, with P + offset free on loopback for each offset."""
+    """Return a port P below the ephemeral range such that P + offset is free for each of the offsets."""
     while True:
         port = random.randrange(20000, 32000)
         wanted = {port + offset for offset in offsets}
@@ -440,7 +444,7 @@ def free_ports(*offsets: int) -> int:
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    """Poll a condition until it is true; raise `AssertionError` at the timeout."""
+    """Wait until the condition is true; raise `AssertionError` with `what` as text at the timeout."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -449,7 +453,10 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) 
 
 
 def _wait_caught_up(slave: Broker, master: Broker, topic: str, queues: int) -> None:
-    """Wait until a slave holds a topic; a 5.x slave copies topics once a minute, so copy its master's file."""
+    """Wait until a slave has all messages of a topic.
+
+    A 5.x slave copies the list of topics only once a minute, so a slave without the topic gets its master's file.
+    """
     if not slave.knows_topic(topic):
         slave.kill()
         (slave.home / TOPICS_FILE).parent.mkdir(parents=True, exist_ok=True)
@@ -468,7 +475,7 @@ def _is_free(port: int) -> bool:
 
 
 def _answers(condition: Callable[[], bool]) -> bool:
-    """Return the condition's result; an unreachable server counts as false."""
+    """Return the result of the condition, or False if the server cannot be reached."""
     try:
         return condition()
     except OSError:
@@ -480,7 +487,7 @@ def _succeed(response: Command, what: str) -> None:
 
 
 def topic_fields(topic: str, queues: int, permission: int) -> dict[str, str]:
-    """Return the header fields of the request that makes a topic."""
+    """Return the header fields of a request that creates a topic."""
     counts = {"readQueueNums": str(queues), "writeQueueNums": str(queues), "perm": str(permission)}
     rest = {"defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
     return {"topic": topic, **counts, **rest}
@@ -491,7 +498,7 @@ def _now_ms() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one cluster in the foreground."""
+    """Run a cluster in the foreground until Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m tests.real.servers", description="Run official RocketMQ servers.")
     parser.add_argument("--version", default=DEFAULT_VERSION, choices=list(releases()))
     for name in ("brokers", "slaves", "name-servers"):

@@ -1,4 +1,4 @@
-"""Test our producer and pull consumer with official clients, before real brokers and before the stub."""
+"""Test our producer, pull consumer and dead letters together with official clients, on real brokers and on the stub."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def java_server(mixed_server: ScenarioServer) -> ScenarioServer:
-    """A real broker of every version under test, then the stub."""
+    """The server of these tests: a real broker of every version under test, then the stub."""
     return mixed_server
 
 
 @pytest.fixture
 def clients(mixed_clients: JavaClients) -> JavaClients:
-    """Official clients of 5.3.3 before that server."""
+    """Official clients of release 5.3.3, connected to the same server."""
     return mixed_clients
 
 
 def poll_all(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:
-    """Poll until `count` messages were returned."""
+    """Poll until `count` messages have come; return them."""
     end, messages = time.monotonic() + 45, list[ReceivedMessage]()
     while len(messages) < count:
         assert time.monotonic() < end, f"{len(messages)} of {count} messages"
@@ -43,7 +43,7 @@ def poll_all(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:
 
 
 def test_official_consumers_read_what_we_send(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
-    """Single, compressed, batched, one-way, ordered and delayed messages arrive whole."""
+    """A Java consumer receives our messages unchanged, whichever way they are sent."""
     producer, large = ours.producer(), "abc" * 3000
     producer.send(Message(topic, b"single", "tag", "key", {"colour": "red"}, flag=5))
     producer.send(Message(topic, large.encode()))
@@ -60,11 +60,11 @@ def test_official_consumers_read_what_we_send(clients: JavaClients, ours: Ours, 
 
 
 def test_transactions_end_as_told_or_as_asked(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
-    """A commit is delivered, a rollback is not, and an open transaction is checked and then delivered."""
+    """A committed message is delivered, a rolled back one is not, and an open one after its check."""
     asked: list[bytes] = []
 
     def check(message: ReceivedMessage) -> TransactionResolution:
-        asked.append(message.body)  # A slow broker may also check one whose end is on its way.
+        asked.append(message.body)  # A slow broker may also check a transaction that has just ended.
         return TransactionResolution.ROLLBACK if message.body == b"ROLLBACK" else TransactionResolution.COMMIT
 
     producer = ours.producer(f"{unique}_producers", check)
@@ -78,7 +78,7 @@ def test_transactions_end_as_told_or_as_asked(clients: JavaClients, ours: Ours, 
 
 
 def test_pull_consumers_share_with_each_other(ours: Ours, topic: str, unique: str) -> None:
-    """Two subscribed members hold two queues each, and together receive every message."""
+    """If two of our pull consumers subscribe, each holds two of four queues, and together they get all messages."""
 
     def share(member: PullConsumer) -> int:
         return sum(queue.topic == topic for queue in member.queues)
@@ -95,7 +95,7 @@ def test_pull_consumers_share_with_each_other(ours: Ours, topic: str, unique: st
 
 
 def test_assigned_queues_are_read_sought_and_committed(ours: Ours, topic: str, unique: str) -> None:
-    """An assigned queue is read from its beginning, from an offset, and from a time, and its commit is kept."""
+    """Our pull consumer reads an assigned queue from 0, from an offset and from a time, and commits an offset."""
     queue = MessageQueue(topic, "broker-a", 0)
     producer = ours.producer()
     for number in range(10):
@@ -114,7 +114,7 @@ def test_assigned_queues_are_read_sought_and_committed(ours: Ours, topic: str, u
 
 
 def test_dead_letters_are_revived(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
-    """A dead letter is sent again, and a Java group receives it from its original topic."""
+    """If a dead letter is sent again, a Java consumer of its original topic receives it."""
     ours.producer().send(Message(topic, b"poison", "tag", "key", {"colour": "red"}))
     member = ours.member(unique, Log(lambda _: later(DEAD_LETTER)))
     letters = DeadLetters(ours.settings, unique)

@@ -1,4 +1,4 @@
-"""The programs of docs/client.md run on real brokers, and a topic without a route is created as Java creates it."""
+"""Test that the programs of docs/client.md run on real brokers, and that first messages create topics as Java's do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def java_server(mixed_server: ScenarioServer) -> ScenarioServer:
-    """A real broker of every version under test, then the stub."""
+    """The server of these tests: a real broker of every version under test, then the stub."""
     return mixed_server
 
 
@@ -26,12 +26,12 @@ def java_server(mixed_server: ScenarioServer) -> ScenarioServer:
 def test_programs_of_the_guide_run(
     title: str, java_server: ScenarioServer, topic: str, unique: str, tmp_path: Path
 ) -> None:
-    """A reader who copies a section's programs sees the output that the page shows."""
+    """Each section's programs in docs/client.md print what the page shows."""
     run_section(title, tmp_path, java_server.name_server, topic=topic, group_prefix=f"{unique}_")
 
 
 def test_a_first_message_creates_its_topic_as_javas_does(mixed_clients: JavaClients, ours: Ours, unique: str) -> None:
-    """Brokers that create topics give ours and Java's the same queues; messages and batches of both are stored."""
+    """A topic that our first message or batch creates has the same queues as one that Java's creates."""
     by_java, by_us, by_batch = (f"{unique}_{name}" for name in ("java", "ours", "batch"))
     sent = mixed_clients.producer(unique).call("send", message(by_java, "first"))
     producer = ours.producer(f"{unique}_ours")

@@ -1,4 +1,4 @@
-"""Test order before a real broker through failures, suspensions, and members that join, leave and die."""
+"""Test the order of messages on a real broker while consumers fail, suspend, join, leave and are killed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ pytestmark = pytest.mark.real
 QUEUES = 8
 BATCH = 125
 SHORT_LEASE = replace(QUICK, lock_s=0.5, lock_max_live_s=2.5, unlock_delay_s=2.0)
-"""A rhythm whose lock leases end before those of this suite's brokers, which last 5 s."""
+"""Intervals with which a member's lock lease ends after 2.5 s, before that of the tests' brokers, which is 5 s."""
 
 
 def fill(ours: Ours, count: int) -> None:
-    """Send an equal number of messages to each queue."""
+    """Send `count` messages, equally many to each queue."""
     producer = ours.producer()
     for number in range(QUEUES):
         queue = MessageQueue(ours.topic, "broker-a", number)
@@ -30,7 +30,7 @@ def fill(ours: Ours, count: int) -> None:
 
 @pytest.mark.parametrize("count", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_order_holds_through_failures_and_deaths(real_cluster: RealCluster, unique: str, count: int) -> None:
-    """First deliveries of a queue are in the order of offsets, and no message is missing."""
+    """In each queue the first deliveries of messages are in the order of offsets and complete."""
     real_cluster.create_topic(unique, queues=QUEUES)
     ours, ledger = Ours(real_cluster.name_server, unique), Ledger(seed=count)
     fill(ours, count)

@@ -1,6 +1,6 @@
-"""Test groups of our members and official Java consumers, and their dead letters.
+"""Test groups of our members and official Java consumers, and the dead letters of both.
 
-Every scenario runs against real brokers and against the stub, with official consumers of 5.3.3 beside ours.
+Every test runs on real brokers and on the stub, with official consumers of release 5.3.3 beside ours.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ time.sleep(600)
 
 @pytest.fixture
 def java_server(mixed_server: ScenarioServer) -> ScenarioServer:
-    """A real broker of every version under test, then the stub."""
+    """The server of these tests: a real broker of every version under test, then the stub."""
     return mixed_server
 
 
 @pytest.fixture
 def clients(mixed_clients: JavaClients) -> JavaClients:
-    """Official clients of 5.3.3 before that server."""
+    """Official clients of release 5.3.3, connected to the same server."""
     return mixed_clients
 
 
 def queues_of(member: PushConsumer, topic: str) -> set[int]:
-    """Return the queues of a topic that a member of ours holds."""
+    """Return the ids of a topic's queues that our member holds."""
     return {queue.queue_id for queue in member.queues if queue.topic == topic}
 
 
 def send(ours: Ours, *bodies: str) -> None:
-    """Spread messages over the four queues of the topic."""
+    """Send one message for each body, to the four queues of the topic in turn."""
     producer = ours.producer()
     for number, body in enumerate(bodies):
         producer.send(Message(ours.topic, body.encode()), MessageQueue(ours.topic, "broker-a", number % 4))
 
 
 def test_assignments_are_disjoint_and_complete(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
-    """Members of both kinds hold every queue once, and those that remain take over all queues."""
+    """Java members and ours hold each queue once; if a member leaves, the others take over its queues."""
     theirs = [clients.push_consumer(unique, {topic: "*"}) for _ in range(2)]
     mine = ours.member(unique, Log())
 
@@ -81,7 +81,7 @@ def test_assignments_are_disjoint_and_complete(clients: JavaClients, ours: Ours,
 
 
 def test_every_message_is_consumed(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
-    """While members of both kinds join and leave, all messages are consumed and committed."""
+    """While Java members and ours join and leave, all messages are consumed and committed."""
     bodies = [f"m{number}" for number in range(120)]
     log, late = Log(), Log()
     java = clients.push_consumer(unique, {topic: "*"})
@@ -101,7 +101,7 @@ def test_every_message_is_consumed(clients: JavaClients, ours: Ours, topic: str,
 def test_a_killed_java_member_is_replaced(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str, orderly: bool
 ) -> None:
-    """Unfinished messages of a killed Java member go to ours; an orderly one waits for the broker's lock to expire."""
+    """If a Java member is killed, ours gets its unfinished messages; an orderly one first waits for lock expiry."""
     log = Log()
     send(ours, *"abcd")
     with JavaClients(clients.version, java_server.name_server) as doomed:
@@ -118,7 +118,7 @@ def test_a_killed_java_member_is_replaced(
 def test_a_killed_member_of_ours_is_replaced(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str, orderly: bool
 ) -> None:
-    """Unfinished messages of our killed process go to a Java member; an orderly one waits for the lock to expire."""
+    """If our member is killed, Java's gets its unfinished messages; an orderly one first waits for lock expiry."""
     send(ours, *"abcd")
     arguments = [sys.executable, "-c", MEMBER, java_server.name_server, topic, unique, str(orderly)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as doomed:
@@ -134,7 +134,7 @@ def test_a_killed_member_of_ours_is_replaced(
 
 @pytest.mark.parametrize("joins", ["java first", "ours first"])
 def test_order_holds_across_both_kinds(clients: JavaClients, ours: Ours, topic: str, unique: str, joins: str) -> None:
-    """Each queue is consumed in order although a member of the other kind joins meanwhile."""
+    """If a member of the other kind joins an orderly one, each still consumes its queues in order."""
     bodies = [f"m{number}" for number in range(80)]
     order: list[tuple[int, int]] = []
     never_set = threading.Event()
@@ -174,7 +174,7 @@ def test_order_holds_across_both_kinds(clients: JavaClients, ours: Ours, topic: 
 
 
 def test_dead_letters_are_the_same(clients: JavaClients, ours: Ours, topic: str, unique: str) -> None:
-    """A message that always fails has as many deliveries, and leaves the same dead letter."""
+    """A message that always fails is delivered equally often to ours and Java's, and leaves equal dead letters."""
     log = Log(lambda _: RECONSUME_LATER)
     java = clients.push_consumer(f"{unique}_java", {topic: "*"}, {"poison": [JAVA_LATER]}, maxReconsumeTimes=2)
     ours.member(f"{unique}_ours", log, max_reconsume_times=2)
@@ -192,7 +192,7 @@ def test_dead_letters_are_the_same(clients: JavaClients, ours: Ours, topic: str,
 def test_dead_letters_of_orderly_members_are_the_same(
     clients: JavaClients, ours: Ours, topic: str, unique: str
 ) -> None:
-    """An orderly member sends the dead letter itself, and it is the same message as Java's."""
+    """Our orderly member leaves the same dead letter as Java's for a message that it suspends too often."""
     java = clients.push_consumer(
         f"{unique}_java", {topic: "*"}, {"poison": [JAVA_SUSPEND]}, orderly=True, maxReconsumeTimes=2
     )
@@ -208,14 +208,14 @@ def test_dead_letters_of_orderly_members_are_the_same(
 
 
 def dead_letters(ours: Ours, group: str) -> list[Any]:
-    """Wait until a group has dead letters, and return them."""
+    """Wait until a group has dead letters; return them."""
     letters = DeadLetters(ours.settings, group)
     eventually(lambda: list(letters.read()), f"{dead_letter_topic(group)} holds something")
     return list(letters.read())
 
 
 def comparable(letter: ReceivedMessage, unique: str) -> tuple[Any, ...]:
-    """Return the fields of a dead letter without those of its own delivery."""
+    """Return the fields of a dead letter that must be equal for two groups."""
     own = {
         name: value.replace(f"{unique}_ours", unique).replace(f"{unique}_java", unique)
         for name, value in letter.properties.items()
@@ -228,7 +228,7 @@ def comparable(letter: ReceivedMessage, unique: str) -> tuple[Any, ...]:
 def test_every_broadcasting_member_receives_everything(
     clients: JavaClients, ours: Ours, topic: str, unique: str, tmp_path: Any
 ) -> None:
-    """Members of both kinds receive all messages, and brokers keep no offset of the group."""
+    """In broadcasting mode Java's member and ours each receive all messages, and commit nothing to brokers."""
     log = Log()
     java = clients.push_consumer(unique, {topic: "*"}, messageModel="BROADCASTING")
     mine = ours.member(unique, log, message_model=MessageModel.BROADCASTING, local_offset_dir=tmp_path)
@@ -244,7 +244,7 @@ def test_every_broadcasting_member_receives_everything(
 def test_the_official_admin_sees_and_moves_our_members(
     mixed_tools: JavaClients, ours: Ours, topic: str, unique: str
 ) -> None:
-    """The admin reads our member's progress and state, and the member obeys a reset."""
+    """Java's admin reads the progress and state of our member, and our member follows its reset."""
     log = Log()
     mine = ours.member(unique, log)
     send(ours, *"abcd")

@@ -1,4 +1,4 @@
-"""Test the official command line on our members: their progress, and resets."""
+"""Test that the official command line shows the progress of our members and resets them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUEUES = 4
 
 @pytest.fixture
 def ours(real_cluster: RealCluster, unique: str) -> Iterator[Ours]:
-    """Our clients before a real broker, with eight messages in a topic."""
+    """Our clients, connected to a real broker, with eight messages in a topic."""
     real_cluster.create_topic(unique, queues=QUEUES)
     ours = Ours(real_cluster.name_server, unique, real_world(real_cluster).settings)
     producer = ours.producer()
@@ -30,13 +30,13 @@ def ours(real_cluster: RealCluster, unique: str) -> Iterator[Ours]:
 
 
 def parse_progress(printed: str, topic: str) -> Mapping[int, tuple[int, int]]:
-    """Parse the output of `consumerProgress`: by queue of a topic, the broker's offset and the group's."""
+    """Parse the output of `consumerProgress`; return {queue id: (end of the queue, committed offset)} of a topic."""
     rows = [line.split() for line in printed.splitlines() if line.startswith(topic)]
     return {int(queue_id): (int(broker), int(group)) for _, _, queue_id, broker, group, *_ in rows}
 
 
 def test_the_progress_of_a_member(real_cluster: RealCluster, ours: Ours, unique: str) -> None:
-    """`consumerProgress -g G` prints the offsets that our member has committed."""
+    """`consumerProgress -g GROUP` prints the offsets that our member has committed."""
     log, cluster = Log(), ours.cluster()
     ours.member(unique, log)
     eventually(lambda: committed(ours, cluster, unique) == 8, "everything is committed")
@@ -47,7 +47,7 @@ def test_the_progress_of_a_member(real_cluster: RealCluster, ours: Ours, unique:
 
 
 def test_the_progress_of_a_group_without_members(real_cluster: RealCluster, ours: Ours, unique: str) -> None:
-    """Commits of a client that is no member are shown: with `-t TOPIC` on 5.x, by the request itself on 4.9."""
+    """If a group has no members, an admin request returns its offsets, and 5.x prints them in `consumerProgress`."""
     cluster = ours.cluster()
     queues = cluster.routes.route(unique).readable
     ours.member(unique, Log()).close()
@@ -61,7 +61,7 @@ def test_the_progress_of_a_group_without_members(real_cluster: RealCluster, ours
 
 
 def test_a_reset_is_obeyed(real_cluster: RealCluster, ours: Ours, unique: str) -> None:
-    """After `resetOffsetByTime` to the beginning every message is delivered and committed again."""
+    """After `resetOffsetByTime` to the beginning our member gets every message again and commits it."""
     log, cluster = Log(), ours.cluster()
     ours.member(unique, log)
     eventually(lambda: committed(ours, cluster, unique) == 8, "everything is committed")

@@ -1,4 +1,4 @@
-"""Test our members and producers before real brokers with access control, with TLS, and with a namespace."""
+"""Test our consumers and producers on real brokers with access control, with TLS, and with a namespace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.real
 
 @contextmanager
 def our_clients(cluster: RealCluster, topic: str, settings: ClusterSettings | None = None) -> Iterator[Ours]:
-    """Open our clients before a cluster, with the settings that it needs."""
+    """Yield our clients, connected to a cluster with the settings it needs; close them after the `with` block."""
     ours = Ours(cluster.name_server, topic, settings or real_world(cluster).settings)
     try:
         yield ours
@@ -32,7 +32,10 @@ def our_clients(cluster: RealCluster, topic: str, settings: ClusterSettings | No
 
 
 def use_clients(ours: Ours, group: str) -> None:
-    """Send, end a transaction, consume concurrently with a failure, and consume in order with locks."""
+    """Send messages, one in a transaction; check that a concurrent and an orderly consumer get all of them.
+
+    One message fails at first and is delivered again.
+    """
     producer = ours.producer(f"{group}_producers")
     for body in (b"good", b"bad"):
         producer.send(Message(ours.topic, body))
@@ -52,21 +55,21 @@ def use_clients(ours: Ours, group: str) -> None:
 
 
 def test_access_control(real_acl: RealCluster, unique: str) -> None:
-    """Every request of a member and a producer is signed as the release requires."""
+    """Our clients work on brokers with access control, so every request is signed as the release requires."""
     real_acl.create_topic(unique)
     with our_clients(real_acl, unique) as ours:
         use_clients(ours, f"{unique}_group")
 
 
 def test_tls(real_tls: RealCluster, unique: str) -> None:
-    """Members and producers work over TLS."""
+    """Our clients work on servers that speak TLS only."""
     real_tls.create_topic(unique)
     with our_clients(real_tls, unique) as ours:
         use_clients(ours, f"{unique}_group")
 
 
 def test_a_namespace(real_cluster: RealCluster, unique: str) -> None:
-    """The broker has the prefixed names, and our messages the plain ones, also after a retry."""
+    """With a namespace the broker has prefixed topic names, while our messages have plain ones, also after a retry."""
     real_cluster.create_topic(f"SHOP%{unique}")
     settings = ClusterSettings(real_world(real_cluster).settings.name_servers, namespace=Namespace(prefix="SHOP"))
     with our_clients(real_cluster, unique, settings) as ours:

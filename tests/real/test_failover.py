@@ -1,4 +1,4 @@
-"""Run the scenarios of clusters with more than one server on real ones, and stop servers."""
+"""Run the scenarios that need several servers on real ones; test name servers and brokers that are killed."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ pytestmark = pytest.mark.real
 @both_profiles
 @each_of(MASTER_SLAVE)
 def test_master_and_slave(real_master_slave: RealCluster, scenario: Scenario) -> None:
-    """Each scenario in which a master stops holds on real servers."""
+    """Each scenario in which a master stops passes on real servers."""
     scenario(real_world(real_master_slave))
 
 
 @each_of(REPLICA_READS)
 def test_a_slave_that_serves(real_master_slave: RealCluster, scenario: Scenario) -> None:
-    """Each scenario of reads from a slave holds; by default slaves of 5.x refuse reads."""
+    """Each scenario of reads from a slave passes on real servers whose slave is set to serve reads."""
     scenario(real_world(real_master_slave))
 
 
 @both_profiles
 @each_of(TWO_BROKERS)
 def test_two_brokers(real_two_brokers: RealCluster, scenario: Scenario) -> None:
-    """Each scenario for two masters holds on real servers."""
+    """Each scenario for two masters passes on real servers."""
     scenario(real_world(real_two_brokers))
 
 
 @both_profiles
 def test_the_second_name_server_takes_over(real_two_name_servers: RealCluster) -> None:
-    """When the last used name server dies, the other one serves old and new topics."""
+    """If the name server in use is killed, the client continues with the other one."""
     world = real_world(real_two_name_servers)
     world.make_topic()
 
@@ -51,7 +51,7 @@ def test_the_second_name_server_takes_over(real_two_name_servers: RealCluster) -
 
 @both_profiles
 def test_values_must_reach_every_name_server(real_two_name_servers: RealCluster) -> None:
-    """Name servers do not replicate values, so the error names one that is down."""
+    """If one of two name servers is down, storing a key-value pair fails with an error that names it."""
     world: World = real_world(real_two_name_servers)
     dead = real_two_name_servers.name_servers[1]
     dead.kill()
@@ -62,7 +62,7 @@ def test_values_must_reach_every_name_server(real_two_name_servers: RealCluster)
 
 @both_profiles
 def test_what_a_killed_broker_forgot_is_no_reset(real_two_brokers: RealCluster) -> None:
-    """A broker restarts with an old offset table, and the running query reads nothing twice."""
+    """If a killed broker restarts with older offsets, a running query commits again and reads nothing twice."""
     world = real_world(real_two_brokers)
     queue, group = world.make_queue(), world.make_group()
     broker = real_two_brokers.brokers[0]
@@ -90,7 +90,7 @@ def test_what_a_killed_broker_forgot_is_no_reset(real_two_brokers: RealCluster) 
 
 
 def has_written(broker: Broker, topic: str, group: str, offset: int) -> bool:
-    """Return whether a broker has saved a group's offset in a topic's first queue, in its dialect of JSON."""
+    """Return whether a broker has saved this offset of a group, for queue 0 of the topic, in its file of offsets."""
     file = broker.home / "store" / "config" / "consumerOffset.json"
     table = file.read_text("utf-8") if file.exists() else ""
     return re.search(rf'"{topic}@{group}":\s*{{\s*0:\s*{offset}\b', table) is not None

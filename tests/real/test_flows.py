@@ -17,21 +17,21 @@ _LONG: list[Scenario] = [transactions.forgotten_message_is_asked_about]
 @both_profiles
 @each_of([each for each in EVERYWHERE if each not in _LONG])
 def test_scenario(real_cluster: RealCluster, scenario: Scenario) -> None:
-    """Each scenario holds on one real broker."""
+    """Each scenario for one broker passes on a real one."""
     scenario(real_world(real_cluster))
 
 
 @slow_by_default
 @each_of(_LONG)
 def test_long_scenario(real_cluster: RealCluster, scenario: Scenario) -> None:
-    """Each scenario holds that takes half a minute where a broker checks transactions rarely."""
+    """Each scenario that waits for a transaction check passes; on RocketMQ's own defaults it takes half a minute."""
     scenario(real_world(real_cluster))
 
 
 @both_profiles
 @each_of(RANGES)
 def test_answers_from_disk(real_clusters: ClusterKeeper, scenario: Scenario) -> None:
-    """Each scenario of ranges holds where every response is short."""
+    """Each scenario of ranges passes on a broker that returns few messages per pull, as from disk."""
     scenario(real_world(real_clusters.cluster(options=DISK_ANSWERS)))
 
 
@@ -39,5 +39,5 @@ def test_answers_from_disk(real_clusters: ClusterKeeper, scenario: Scenario) -> 
 @both_profiles
 @each_of(RETENTION)
 def test_retention(real_cluster: RealCluster, scenario: Scenario) -> None:
-    """Each scenario of expired messages holds on a real broker."""
+    """Each scenario of expired messages passes on a real broker."""
     scenario(real_world(real_cluster))

@@ -14,5 +14,5 @@ pytestmark = pytest.mark.real
 
 @each_of(FLOWS)
 def test_one_broker(real_cluster: RealCluster, scenario: Scenario) -> None:
-    """Each flow for one broker holds on a real one."""
+    """Each flow for one broker passes on a real one."""
     scenario(real_world(real_cluster))

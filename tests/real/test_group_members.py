@@ -1,8 +1,8 @@
-"""Test groups of queries and official Java consumers.
+"""Test groups that consist of queries and official Java consumers.
 
-Every scenario runs against a real broker and against the stub, with official consumers of 5.3.3 beside a query that is
-driven as Spark drives it. A query finishes a batch when it plans the next one, so a hand-over may repeat rows; none may
-be missing.
+Every test runs on a real broker and on the stub, with official consumers of release 5.3.3 beside a query that is driven
+as Spark drives it. A query finishes a batch when it plans the next one; so rows may be repeated when a queue is handed
+over, but none may be missing.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def shared(server: ScenarioServer, topic: str, group: str, **given: str) -> Read
 
 
 def send(ours: Ours, *bodies: str) -> None:
-    """Spread messages over the four queues of the topic."""
+    """Send one message for each body, to the four queues of the topic in turn."""
     producer = ours.producer()
     for number, body in enumerate(bodies):
         producer.send(Message(ours.topic, body.encode()), MessageQueue(ours.topic, "broker-a", number % 4))
 
 
 def committed(cluster: Cluster, topic: str, group: str) -> int:
-    """Return the sum of a group's committed offsets in a topic."""
+    """Return the sum of a group's committed offsets in a topic, or 0 if there is an error."""
     try:
         return sum(cluster.offsets.fetch_committed(group, cluster.routes.route(topic).readable).values())
     except RocketMQError:
@@ -60,7 +60,7 @@ def committed(cluster: Cluster, topic: str, group: str) -> int:
 
 
 class Query:
-    """A query that is triggered while a test waits."""
+    """A query that runs triggers while a test waits for a condition."""
 
     def __init__(self, options: ReaderOptions, topic: str, checkpoint: Checkpoint | None = None) -> None:
         self.run = Run(options, checkpoint)
@@ -75,18 +75,18 @@ class Query:
 
     @property
     def bodies(self) -> list[str]:
-        """The bodies of the rows so far."""
+        """The bodies of all rows so far."""
         return [row.body.decode() for row in self.rows]
 
     @property
     def queues(self) -> set[int]:
-        """The queues of the topic in the last offset."""
+        """The ids of the topic's queues that the last offset contains."""
         if not self.run.checkpoint.offsets:
             return set()
         return {int(number) for ids in self.run.checkpoint.last["next"].get(self._topic, {}).values() for number in ids}
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        """Trigger until a condition holds."""
+        """Run triggers and collect their rows until the condition is true."""
 
         def holds() -> object:
             self.rows.extend(self.run.trigger() or ())
@@ -96,7 +96,7 @@ class Query:
 
 
 def saved_count(directory: Path) -> int:
-    """Return the sum of the offsets in the one local offset file."""
+    """Return the sum of the offsets in the local offset file below the directory; 0 without a file."""
     files = list(directory.rglob("offsets.json"))
     if not files:
         return 0
@@ -108,7 +108,7 @@ def saved_count(directory: Path) -> int:
 def test_assignments_are_disjoint_and_complete(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """Two Java members and a query hold every queue once, and those that remain take over all queues."""
+    """Two Java members and a query hold each queue once; if one leaves, the others take over its queues."""
     theirs = [clients.push_consumer(unique, {topic: "*"}) for _ in range(2)]
     with Query(shared(java_server, topic, unique), topic) as query:
 
@@ -124,7 +124,7 @@ def test_assignments_are_disjoint_and_complete(
 def test_every_message_is_consumed(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str
 ) -> None:
-    """While members of both kinds join and leave, all messages are consumed and committed."""
+    """While a query and a Java member join and leave, all messages are consumed and committed."""
     bodies = [f"m{number}" for number in range(120)]
     cluster, checkpoint = ours.cluster(), Checkpoint()
     options = shared(java_server, topic, unique)
@@ -144,7 +144,7 @@ def test_every_message_is_consumed(
 def test_a_killed_java_member_is_replaced(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str
 ) -> None:
-    """Unfinished messages of a killed Java member go to the query."""
+    """If a Java member is killed, the query reads its unfinished messages."""
     send(ours, *"abcd")
     with JavaClients(clients.version, java_server.name_server) as doomed:
         doomed.push_consumer(unique, {topic: "*"}, {body: [{"waitMs": 600_000}] for body in "abcd"}).wait_for(4)
@@ -157,7 +157,7 @@ def test_a_killed_java_member_is_replaced(
 def test_a_killed_query_is_replaced(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str
 ) -> None:
-    """Messages of a batch that a killed driver had planned go to a Java member."""
+    """If a driver is killed after it planned a batch, a Java member gets the batch's messages."""
     send(ours, *"abcd")
     arguments = [sys.executable, "-c", QUERY, java_server.name_server, topic, unique]
     with subprocess.Popen(arguments, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as doomed:
@@ -174,7 +174,7 @@ def test_a_killed_query_is_replaced(
 def test_order_holds_across_both_kinds(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str
 ) -> None:
-    """A query with locks joins a working orderly consumer, and each queue is read once and in order."""
+    """If a query with locks joins an orderly Java consumer, each queue is read once and in order."""
     bodies = [f"m{number}" for number in range(80)]
     send(ours, *bodies)
     slow = {body: [{"waitMs": 20}] for body in bodies}
@@ -199,7 +199,7 @@ def test_order_holds_across_both_kinds(
 def test_the_official_admin_sees_and_moves_a_query(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str
 ) -> None:
-    """The admin reads a query's progress and state, and the query obeys a reset."""
+    """Java's admin reads the progress and state of a query, and the query follows its reset."""
     cluster, admin = ours.cluster(), clients.admin()
     with Query(shared(java_server, topic, unique, instanceName="one"), topic) as query:
         send(ours, *"abcd")
@@ -219,7 +219,7 @@ def test_the_official_admin_sees_and_moves_a_query(
 def test_the_java_client_goes_on_from_a_querys_file(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str, tmp_path: Path
 ) -> None:
-    """A query and a Java client of a broadcasting group continue from each other's offset file."""
+    """In broadcasting mode a Java client continues from a query's local offset file, and the reverse."""
     place = {"messageModel": "BROADCASTING", "consumerGroup": unique, "localOffsetStoreDir": str(tmp_path)}
     given = {"subscribe": topic, "instanceName": "one", **place, "startingOffsetsDefault": "earliest"}
     with Query(options_for(java_server, **given), topic) as query:

@@ -14,20 +14,20 @@ pytestmark = pytest.mark.real
 
 
 def send_in_order(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> list[Json]:
-    """Send messages to queue 0 in this order; return the results."""
+    """Send one message for each body to queue 0; return the send results."""
     producer = clients.producer(f"{topic}_producers")
     return [producer.call("send", message(topic, body, **properties), queue(topic, "broker-a", 0)) for body in bodies]
 
 
 def progress(admin: JavaObject, group: str, topic: str) -> tuple[int, int]:
-    """Return the end of queue 0 and the group's offset in it."""
+    """Return (end of queue 0, committed offset of the group in it); -1 for both without statistics."""
     table = admin.call("examineConsumeStats", group)["offsetTable"]
     found = table.get(f"{topic}/broker-a/0", {"brokerOffset": -1, "consumerOffset": -1})
     return found["brokerOffset"], found["consumerOffset"]
 
 
 def test_topics_are_made_changed_and_deleted(clients: JavaClients, java_server: ScenarioServer, unique: str) -> None:
-    """A topic's configuration, route and statistics follow the admin's changes; a deleted topic has no route."""
+    """A created topic has configuration, route and statistics; after its deletion it has no route."""
     admin, broker = clients.admin(), str(java_server.broker)
 
     admin.call("createAndUpdateTopicConfig", broker, {"topicName": unique, "readQueueNums": 3, "writeQueueNums": 2})
@@ -50,7 +50,7 @@ def test_topics_are_made_changed_and_deleted(clients: JavaClients, java_server: 
 
 
 def test_groups_are_made_and_deleted(clients: JavaClients, java_server: ScenarioServer, unique: str) -> None:
-    """A subscription group's configuration is stored as given and listed, until it is deleted."""
+    """A subscription group that the admin creates is listed with its configuration until it is deleted."""
     admin, broker = clients.admin(), str(java_server.broker)
     given = {"groupName": unique, "retryMaxTimes": 5, "retryQueueNums": 2, "consumeEnable": True}
 
@@ -65,7 +65,7 @@ def test_groups_are_made_and_deleted(clients: JavaClients, java_server: Scenario
 
 
 def test_progress_of_a_group(clients: JavaClients, topic: str, unique: str) -> None:
-    """Consumption statistics contain the stored and consumed messages and the members."""
+    """The statistics of a group contain the end and committed offset of a queue, its topics and subscription."""
     send_in_order(clients, topic, "a", "b", "c")
     consumer = clients.push_consumer(unique, {topic: "*"})
     consumer.wait_for(3)
@@ -85,7 +85,7 @@ def test_progress_of_a_group(clients: JavaClients, topic: str, unique: str) -> N
 def test_offset_of_an_absent_group_is_set(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """A group without members is moved by hand, and starts from there."""
+    """If the admin sets the offset of a group without members, its first consumer starts there."""
     send_in_order(clients, topic, "a", "b", "c")
     admin, broker = clients.admin(), str(java_server.broker)
     admin.call("createAndUpdateSubscriptionGroupConfig", broker, {"groupName": unique})
@@ -97,7 +97,7 @@ def test_offset_of_an_absent_group_is_set(
 
 
 def test_reset_lets_a_running_group_read_again(clients: JavaClients, topic: str, unique: str) -> None:
-    """After a reset to the beginning a running consumer receives the messages again."""
+    """If a group is reset to the beginning, its running consumer gets all messages again."""
     send_in_order(clients, topic, "a", "b")
     consumer = clients.push_consumer(unique, {topic: "*"})
     consumer.wait_for(2)
@@ -114,7 +114,7 @@ def test_reset_lets_a_running_group_read_again(clients: JavaClients, topic: str,
 def test_reset_by_time_skips_what_is_older(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """After a reset of a stopped group to a time between two messages it starts with the later one."""
+    """If a stopped group is reset to a time, its next consumer starts with the first message after it."""
     send_in_order(clients, topic, "old")
     first = clients.push_consumer(unique, {topic: "*"})
     stored_ms = first.wait_for(1)[0]["storeTimestamp"]
@@ -133,7 +133,7 @@ def test_reset_by_time_skips_what_is_older(
 
 
 def test_connections_are_listed(clients: JavaClients, topic: str, unique: str) -> None:
-    """Consumers and producers are listed with client id, language and subscriptions."""
+    """The admin lists consumers and producers with client id and language, consumers also with subscriptions."""
     consumer = clients.push_consumer(unique, {topic: "red || blue"})
     producer = clients.producer(f"{unique}_producers")
     producer.call("send", message(topic, "hello"))
@@ -152,7 +152,7 @@ def test_connections_are_listed(clients: JavaClients, topic: str, unique: str) -
 
 
 def test_group_that_went_away_is_not_online(clients: JavaClients, topic: str, unique: str) -> None:
-    """A request for the members of a group without members is answered with code 206."""
+    """A request for the connections of a group without members fails with code 206."""
     clients.push_consumer(unique, {topic: "*"}).shutdown()
     admin = clients.admin()
 
@@ -163,7 +163,7 @@ def test_group_that_went_away_is_not_online(clients: JavaClients, topic: str, un
 
 
 def test_messages_are_found_by_key_and_id(clients: JavaClients, topic: str, unique: str) -> None:
-    """Messages are found by key within a time, by offset message id, and by the producer's id."""
+    """Messages are found by key, by offset message id, and by the id that the producer gave them."""
     (sent,) = send_in_order(clients, topic, "wanted", KEYS="order-7 customer-3")
     send_in_order(clients, topic, "other", KEYS="order-8")
     admin = clients.admin()
@@ -180,7 +180,7 @@ def test_messages_are_found_by_key_and_id(clients: JavaClients, topic: str, uniq
 
 
 def test_consumer_tells_its_state(clients: JavaClients, topic: str, unique: str) -> None:
-    """A request for running information passes through the broker to the consumer and back."""
+    """The broker passes a request for running information on to the consumer, and returns its answer."""
     send_in_order(clients, topic, "a")
     consumer = clients.push_consumer(unique, {topic: "*"})
     consumer.wait_for(1)
@@ -195,7 +195,7 @@ def test_consumer_tells_its_state(clients: JavaClients, topic: str, unique: str)
 
 
 def test_message_is_consumed_on_command(clients: JavaClients, topic: str, unique: str) -> None:
-    """The admin sends one message to one consumer, and receives its listener's result."""
+    """The admin lets a consumer consume one message again, and receives the listener's result."""
     (sent,) = send_in_order(clients, topic, "again")
     consumer = clients.push_consumer(unique, {topic: "*"})
     consumer.wait_for(1)
@@ -208,7 +208,7 @@ def test_message_is_consumed_on_command(clients: JavaClients, topic: str, unique
 
 
 def test_cluster_is_described(clients: JavaClients, java_server: ScenarioServer) -> None:
-    """Brokers are listed with addresses, statistics and configuration, and a setting can be changed."""
+    """The admin lists brokers with address and statistics, and changes a setting of a broker."""
     admin, broker = clients.admin(), str(java_server.broker)
 
     cluster = admin.call("examineBrokerClusterInfo")
@@ -224,7 +224,7 @@ def test_cluster_is_described(clients: JavaClients, java_server: ScenarioServer)
 
 
 def test_name_server_keeps_values(clients: JavaClients, unique: str) -> None:
-    """The name server puts, gets, lists and deletes key-value pairs."""
+    """The name server stores, returns, lists and deletes key-value pairs."""
     admin = clients.admin()
 
     admin.call("putKVConfig", unique, "colour", "red")

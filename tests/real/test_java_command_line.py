@@ -1,6 +1,6 @@
-"""Test the official command line, mqadmin, on a real broker and on the stub.
+"""Test mqadmin, the official command line, on a real broker and on the stub.
 
-One JVM runs many commands; each test checks the words of the output that answer its question.
+One JVM runs all commands; each test checks words in their output.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ pytestmark = pytest.mark.real
 
 
 def send_in_order(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> list[Json]:
-    """Send messages to queue 0 in this order; return the results."""
+    """Send one message for each body to queue 0; return the send results."""
     producer = clients.producer(f"{topic}_producers")
     return [producer.call("send", message(topic, body, **properties), queue(topic, "broker-a", 0)) for body in bodies]
 
 
 def rows(printed: str, *words: str) -> list[list[str]]:
-    """Return the words of every printed line that begins with the given words."""
+    """Return the words of every printed line that begins with these words."""
     return [line.split() for line in printed.splitlines() if line.split()[: len(words)] == list(words)]
 
 
 def test_topics_are_shown(clients: JavaClients, topic: str) -> None:
-    """The commands print a topic's brokers, its cluster, and the bounds of its queues."""
+    """Commands print a topic's brokers, its cluster, and the bounds of its queues."""
     send_in_order(clients, topic, "a", "b")
 
     assert topic in clients.mqadmin("topicList").split()
@@ -44,7 +44,7 @@ def _status(clients: JavaClients, topic: str) -> str:
 
 
 def test_topics_are_changed(clients: JavaClients, java_server: ScenarioServer, unique: str) -> None:
-    """A topic is made on a broker, closed for writing, ordered, and deleted."""
+    """Commands create a topic, close it for writing, make it ordered, and delete it."""
     broker = str(java_server.broker)
 
     assert "success" in clients.mqadmin("updateTopic", "-b", broker, "-t", unique, "-r", "3", "-w", "3")
@@ -61,7 +61,7 @@ def test_topics_are_changed(clients: JavaClients, java_server: ScenarioServer, u
 def test_several_are_made_at_once(
     clients: JavaClients, java_server: ScenarioServer, unique: str, tmp_path: Path
 ) -> None:
-    """Topics and groups are made from a file."""
+    """Commands create several topics and groups from a file."""
     broker, topics, groups = str(java_server.broker), tmp_path / "topics.json", tmp_path / "groups.json"
     topics.write_text(json.dumps([{"topicName": f"{unique}_t{n}", "readQueueNums": n} for n in (1, 2)]))
     groups.write_text(json.dumps([{"groupName": f"{unique}_g{n}", "retryMaxTimes": n} for n in (3, 4)]))
@@ -76,7 +76,7 @@ def test_several_are_made_at_once(
 
 
 def test_groups_are_shown_and_changed(clients: JavaClients, java_server: ScenarioServer, unique: str) -> None:
-    """A group's configuration is made and deleted; unknown attributes are refused."""
+    """Commands create and delete a group; they refuse attributes that do not exist."""
     broker = str(java_server.broker)
 
     assert "success" in clients.mqadmin("updateSubGroup", "-b", broker, "-g", unique, "-r", "7", "-q", "2")
@@ -91,7 +91,7 @@ def test_groups_are_shown_and_changed(clients: JavaClients, java_server: Scenari
 
 
 def test_progress_is_shown(clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str) -> None:
-    """The commands print the progress of one group and of all, and the connected members."""
+    """Commands print the progress of one group and of all groups, and the connected members."""
     send_in_order(clients, topic, "a", "b", "c")
     consumer = clients.push_consumer(unique, {topic: "*"})
     eventually(lambda: java_server.committed(unique, topic) == 3, "all are committed")
@@ -109,7 +109,7 @@ def test_progress_is_shown(clients: JavaClients, java_server: ScenarioServer, to
 def test_unconsumed_messages_count_as_lag(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """A queue that a group has not begun counts all its messages as lag."""
+    """If a group has consumed nothing of a queue, all messages in the queue count as its lag."""
     send_in_order(clients, topic, "a", "b")
     admin, broker = clients.admin(), str(java_server.broker)
     admin.call("createAndUpdateSubscriptionGroupConfig", broker, {"groupName": unique})
@@ -124,7 +124,7 @@ def test_unconsumed_messages_count_as_lag(
 
 
 def test_groups_are_moved(clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str) -> None:
-    """A group is moved to another group's offsets, back by time, and to the end."""
+    """Commands set a group's offsets to those of another group, back to a time, and to the end."""
     send_in_order(clients, topic, "a", "b", "c")
     clone = f"{unique}_clone"
     clients.mqadmin("updateSubGroup", "-b", str(java_server.broker), "-g", clone)
@@ -143,7 +143,7 @@ def test_groups_are_moved(clients: JavaClients, java_server: ScenarioServer, top
 
 
 def test_messages_are_shown(clients: JavaClients, topic: str) -> None:
-    """Messages are printed by id, by key, by offset, and by topic or queue."""
+    """Commands print messages by id, by key, by offset, and all of a topic or queue."""
     (sent,) = send_in_order(clients, topic, "wanted", TAGS="red", KEYS="order-7")
 
     eventually(lambda: sent["msgId"] in clients.mqadmin("queryMsgByKey", "-t", topic, "-k", "order-7"), "it is indexed")
@@ -159,7 +159,7 @@ def test_messages_are_shown(clients: JavaClients, topic: str) -> None:
 
 
 def test_messages_are_sent(clients: JavaClients, java_server: ScenarioServer, single_queue_topic: str) -> None:
-    """The command line sends messages."""
+    """Commands send a message to a topic and test messages to a broker."""
     printed = clients.mqadmin("sendMessage", "-t", single_queue_topic, "-p", "typed", "-c", "red")
     measured = clients.mqadmin("sendMsgStatus", "-b", "broker-a", "-c", "1", "-s", "10")
 
@@ -170,7 +170,7 @@ def test_messages_are_sent(clients: JavaClients, java_server: ScenarioServer, si
 
 
 def test_servers_are_shown(clients: JavaClients, java_server: ScenarioServer, topic: str) -> None:
-    """The commands print the cluster, a broker's figures and settings, and the name server's."""
+    """Commands print the cluster, a broker's statistics and settings, and the name server's settings."""
     broker = str(java_server.broker)
 
     assert rows(clients.mqadmin("clusterList"), CLUSTER_NAME, "broker-a", "0")[0][3:5] == [broker, "V5_3_3"]
@@ -185,7 +185,7 @@ def test_servers_are_shown(clients: JavaClients, java_server: ScenarioServer, to
 
 
 def test_servers_are_configured(clients: JavaClients, java_server: ScenarioServer) -> None:
-    """A setting is changed; a fixed one is refused; an invalid number is ignored."""
+    """A command changes a setting; a read-only setting is refused, and an invalid number is ignored."""
     broker = str(java_server.broker)
 
     def setting(name: str) -> str:
@@ -203,7 +203,7 @@ def test_servers_are_configured(clients: JavaClients, java_server: ScenarioServe
 
 
 def test_writing_is_forbidden_and_allowed_again(clients: JavaClients, topic: str) -> None:
-    """The name server forbids and allows writing for all topics of a broker."""
+    """Commands forbid and allow writing to all topics of a broker, by changing the routes of the name server."""
 
     def is_wiped() -> bool:
         clients.mqadmin("wipeWritePerm", "-b", "broker-a")
@@ -236,7 +236,7 @@ def test_writing_is_forbidden_and_allowed_again(clients: JavaClients, topic: str
     ],
 )
 def test_upkeep_is_accepted(clients: JavaClients, java_server: ScenarioServer, command: str, printed: str) -> None:
-    """Maintenance commands succeed, whether or not there is anything to do."""
+    """Maintenance commands succeed, also if there is nothing to do."""
     clients.producer("sender").call("send", message("any", "x"))
     eventually(lambda: "sender" in clients.mqadmin("producer", "-b", str(java_server.broker)), "a producer is known")
 
@@ -244,7 +244,7 @@ def test_upkeep_is_accepted(clients: JavaClients, java_server: ScenarioServer, c
 
 
 def test_metadata_is_exported(clients: JavaClients, java_server: ScenarioServer, topic: str, tmp_path: Path) -> None:
-    """Topics, groups and settings of a cluster are exported as files."""
+    """Commands write the topics, groups and settings of a cluster to files."""
     clients.mqadmin("exportMetadata", "-c", CLUSTER_NAME, "-f", str(tmp_path))
     clients.mqadmin("exportConfigs", "-c", CLUSTER_NAME, "-f", str(tmp_path))
 

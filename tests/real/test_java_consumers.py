@@ -17,28 +17,28 @@ DONE: dict[str, Any] = {}
 
 
 def send(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> None:
-    """Spread messages over the topic's queues."""
+    """Send one message for each body, to the four queues of the topic in turn."""
     producer = clients.producer(f"{topic}_producers")
     for number, body in enumerate(bodies):
         producer.call("send", message(topic, body, **properties), queue(topic, "broker-a", number % 4))
 
 
 def send_in_order(clients: JavaClients, topic: str, *bodies: str) -> None:
-    """Send messages to queue 0 in this order."""
+    """Send one message for each body to queue 0."""
     producer = clients.producer(f"{topic}_producers")
     for body in bodies:
         producer.call("send", message(topic, body), queue(topic, "broker-a", 0))
 
 
 def wait_committed(server: ScenarioServer, group: str, topic: str, count: int) -> None:
-    """Wait for a group's commits: they are one-way, and another member may pull before the last one arrives."""
+    """Wait until a group has committed `count` messages; its commits are one-way, so the last may come late."""
     eventually(lambda: server.committed(group, topic) == count, f"{count} messages are committed for {group}")
 
 
 def test_every_message_is_delivered_once(
     any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """All queues are read in order, and a restarted member continues from the group's offset."""
+    """A consumer gets every message, in order within a queue; a restarted one continues from the group's offset."""
     bodies = [f"m{n}" for n in range(20)]
     send(any_clients, topic, *bodies)
 
@@ -57,9 +57,9 @@ def test_every_message_is_delivered_once(
 
 
 def test_new_group_at_the_end_reads_a_small_queue_whole(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A new group that starts at the last offset still reads a queue that begins at 0.
+    """A new group with CONSUME_FROM_LAST_OFFSET reads a small queue from offset 0.
 
-    The broker answers 0 for such a small queue, so the group reads it from its beginning.
+    The broker answers 0 for a group without offset if the queue still begins at 0 and is small.
     """
     send_in_order(any_clients, topic, "before")
 
@@ -69,7 +69,7 @@ def test_new_group_at_the_end_reads_a_small_queue_whole(any_clients: JavaClients
 
 
 def test_orderly_consumption_keeps_order_through_suspension(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A suspended message is delivered again, with its count, before any later one."""
+    """If an orderly listener suspends at a message, it gets the message again, with its count, before later ones."""
     send_in_order(any_clients, topic, "a", "b", "c")
 
     consumer = any_clients.push_consumer(unique, {topic: "*"}, {"b": [SUSPEND, SUSPEND, DONE]}, orderly=True)
@@ -80,7 +80,7 @@ def test_orderly_consumption_keeps_order_through_suspension(any_clients: JavaCli
 
 
 def test_orderly_consumption_gives_up_after_its_maximum(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A message that is suspended too often goes to the retry topic, and the queue continues."""
+    """If an orderly listener suspends too often at a message, it becomes a dead letter and the queue continues."""
     send_in_order(any_clients, topic, "stuck", "next")
     script = {"stuck": [SUSPEND]}
 
@@ -94,7 +94,7 @@ def test_orderly_consumption_gives_up_after_its_maximum(any_clients: JavaClients
 def test_broadcast_reaches_every_member(
     any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """Each member reads all queues, and commits nothing to the broker."""
+    """In broadcasting mode each member gets all messages, and commits nothing to the broker."""
     members = [any_clients.push_consumer(unique, {topic: "*"}, messageModel="BROADCASTING") for _ in range(2)]
 
     send(any_clients, topic, "x", "y", "z")
@@ -105,14 +105,14 @@ def test_broadcast_reaches_every_member(
 
 
 def assignments(members: list[JavaObject], topic: str) -> list[set[int]]:
-    """Return the queues of a topic that each member holds."""
+    """Return for each member the ids of the topic's queues that it holds."""
     return [member.held_queues(topic) for member in members]
 
 
 def test_members_share_and_inherit(
     any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """Two members hold two queues each; after one is shut down the other holds all, and no message is lost."""
+    """Two members hold two queues each; after one shuts down the other holds all four, and no message is lost."""
     members = [any_clients.push_consumer(unique, {topic: "*"}) for _ in range(2)]
     eventually(lambda: sorted(map(sorted, assignments(members, topic))) == [[0, 1], [2, 3]], "the queues are shared")
 
@@ -130,7 +130,7 @@ def test_members_share_and_inherit(
 def test_messages_of_a_killed_member_are_delivered_again(
     any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """Unfinished messages of a killed member go to the remaining one."""
+    """If a member is killed, another one gets its unfinished messages."""
     send(any_clients, topic, *"abcd")
     with JavaClients(any_clients.version, java_server.name_server) as other:
         stuck = {body: [{"waitMs": 600_000}] for body in "abcd"}
@@ -145,10 +145,10 @@ def test_messages_of_a_killed_member_are_delivered_again(
 def test_orderly_queues_are_inherited_after_their_lease(
     any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """A killed member's queues are read when its locks expire (here after five seconds)."""
+    """If an orderly member is killed, another one reads its queues when its locks expire, after five seconds."""
     with JavaClients(any_clients.version, java_server.name_server) as other:
         stuck = {body: [{"waitMs": 600_000}] for body in "abcd"}
-        send(any_clients, topic, *"abcd")  # Before the consumer starts, so that delivery follows its lock at once.
+        send(any_clients, topic, *"abcd")  # Sent first, so that messages are delivered as soon as queues are locked.
         doomed = other.push_consumer(unique, {topic: "*"}, stuck, orderly=True)
         held = doomed.wait_for(4)
         heir = any_clients.push_consumer(unique, {topic: "*"}, orderly=True)
@@ -159,7 +159,7 @@ def test_orderly_queues_are_inherited_after_their_lease(
 
 
 def test_failed_message_comes_again_through_the_retry_topic(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A failed message keeps topic and body, counts its deliveries, and names its origin."""
+    """A failed message is delivered again with its topic and body, its count of attempts and its original id."""
     script = {"bad": [LATER, {"status": "THROW"}, {"status": "NULL"}, DONE]}
     consumer = any_clients.push_consumer(unique, {topic: "*"}, script)
 
@@ -174,13 +174,13 @@ def test_failed_message_comes_again_through_the_retry_topic(any_clients: JavaCli
 
 
 def dead_letters(clients: JavaClients, group: str, count: int) -> list[dict[str, Any]]:
-    """Return the dead letters of a group."""
+    """Wait until a group has `count` dead letters; return their deliveries."""
     reader = clients.push_consumer(f"{group}_dead_letters", {f"%DLQ%{group}": "*"})
     return reader.wait_for(count)
 
 
 def test_hopeless_message_ends_among_the_dead_letters(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """After its last attempt a message is stored in the dead-letter topic, and not delivered again."""
+    """If a message fails at its last attempt, it becomes a dead letter and is not delivered again."""
     consumer = any_clients.push_consumer(unique, {topic: "*"}, {"poison": [LATER]}, maxReconsumeTimes=2)
 
     send_in_order(any_clients, topic, "poison")
@@ -194,7 +194,7 @@ def test_hopeless_message_ends_among_the_dead_letters(any_clients: JavaClients, 
 
 
 def test_listener_may_give_up_at_once(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A delay level below 0 makes a message a dead letter without another attempt."""
+    """If a listener sets a delay level below 0, the message becomes a dead letter without another attempt."""
     consumer = any_clients.push_consumer(unique, {topic: "*"}, {"hopeless": [{**LATER, "delayLevel": -1}]})
 
     send_in_order(any_clients, topic, "hopeless")
@@ -205,7 +205,7 @@ def test_listener_may_give_up_at_once(any_clients: JavaClients, topic: str, uniq
 
 
 def test_listener_may_accept_the_head_of_a_batch(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """With ackIndex 1, the third and fourth message of a batch of four are delivered again."""
+    """If a listener sets ackIndex 1 for a batch of four, the third and fourth message are delivered again."""
     producer = any_clients.producer(f"{unique}_producers")
     producer.call("send", [message(topic, body) for body in "abcd"])
 
@@ -221,7 +221,7 @@ def test_listener_may_accept_the_head_of_a_batch(any_clients: JavaClients, topic
 
 
 def test_tags_select(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Only messages with one of the subscribed tags are delivered."""
+    """A consumer that subscribes to two tags gets only messages with one of them."""
     for tag in ("red", "blue", "green"):
         send(any_clients, topic, f"1 {tag}", f"2 {tag}", TAGS=tag)
     send(any_clients, topic, "untagged")
@@ -234,7 +234,7 @@ def test_tags_select(any_clients: JavaClients, topic: str, unique: str) -> None:
 
 
 def test_sql_selects(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """The broker evaluates an SQL92 expression over properties."""
+    """A consumer that subscribes with SQL92 gets only messages whose properties meet the condition."""
     for price, colour in ((3, "red"), (7, "red"), (9, "blue"), (12, "red")):
         send(any_clients, topic, f"{price} {colour}", price=str(price), colour=colour)
     expression = "price BETWEEN 5 AND 20 AND colour = 'red' AND missing IS NULL"
@@ -248,7 +248,7 @@ def test_sql_selects(any_clients: JavaClients, topic: str, unique: str) -> None:
 
 
 def test_broken_sql_is_refused_at_start(clients: JavaClients, topic: str, unique: str) -> None:
-    """The broker refuses an invalid expression with code 23 when the consumer starts."""
+    """If a subscription's SQL92 is invalid, the consumer fails at its start with code 23."""
     with pytest.raises(JavaError) as refused:
         clients.push_consumer(unique, {topic: {"sql": "price >"}})
 

@@ -13,7 +13,7 @@ POLL_MS = 500
 
 
 def send(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> None:
-    """Spread messages over the topic's queues."""
+    """Send one message for each body, to the four queues of the topic in turn."""
     producer = clients.producer(f"{topic}_producers")
     for number, body in enumerate(bodies):
         producer.call("send", message(topic, body, **properties), queue(topic, "broker-a", number % 4))
@@ -22,7 +22,7 @@ def send(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> N
 def subscriber(
     clients: JavaClients, group: str, topic: str, expression: object = "*", **settings: object
 ) -> JavaObject:
-    """Start a reader of a whole topic from its beginning."""
+    """Return a started lite pull consumer that reads a whole topic from its beginning."""
     given = {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "autoCommitIntervalMillis": 1000, **settings}
     reader = clients.lite_pull_consumer(group, **given)
     reader.call("subscribe", topic, expression)
@@ -30,7 +30,7 @@ def subscriber(
 
 
 def poll_until(readers: list[JavaObject], *bodies: str) -> list[set[str]]:
-    """Poll all readers until together they have received these bodies; return those of each."""
+    """Poll all readers until together they have received these bodies; return the bodies of each reader."""
     had: list[set[str]] = [set() for _ in readers]
 
     def polled() -> bool:
@@ -43,7 +43,7 @@ def poll_until(readers: list[JavaObject], *bodies: str) -> list[set[str]]:
 
 
 def test_every_broadcast_reader_gets_everything(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Readers in broadcasting mode receive all messages each."""
+    """In broadcasting mode each reader receives all messages."""
     readers = [subscriber(any_clients, unique, topic, messageModel="BROADCASTING") for _ in range(2)]
 
     send(any_clients, topic, *"abcd")
@@ -67,7 +67,7 @@ def test_readers_share_a_topic(any_clients: JavaClients, topic: str, unique: str
 def test_polled_messages_are_committed_by_and_by(
     any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """With autoCommit, later polls commit the messages of earlier ones."""
+    """With autoCommit, a poll commits the messages that earlier polls returned."""
     reader = subscriber(any_clients, unique, topic)
     send(any_clients, topic, *"abcd")
     poll_until([reader], *"abcd")
@@ -80,7 +80,7 @@ def test_polled_messages_are_committed_by_and_by(
 
 
 def test_commit_on_command(any_clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str) -> None:
-    """Without autoCommit nothing is committed before the reader commits."""
+    """Without autoCommit, messages are committed only when the reader calls `commitSync`."""
     reader = subscriber(any_clients, unique, topic, autoCommit=False)
     send(any_clients, topic, *"abcd")
     poll_until([reader], *"abcd")
@@ -92,7 +92,7 @@ def test_commit_on_command(any_clients: JavaClients, java_server: ScenarioServer
 
 
 def test_expressions_select(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """The broker evaluates an SQL92 expression over properties."""
+    """A reader that subscribes with SQL92 gets only messages whose properties meet the condition."""
     for number in range(4):
         send(any_clients, topic, f"m{number}", number=str(number))
 
@@ -104,7 +104,7 @@ def test_expressions_select(any_clients: JavaClients, topic: str, unique: str) -
 def test_growth_of_a_topic_is_noticed(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """A registered listener is called with the queues of a topic that has grown."""
+    """If a topic gets more queues, a registered listener is called with all of them."""
     reader = clients.lite_pull_consumer(unique, topicMetadataCheckIntervalMillis=500).start()
     reader.call("registerTopicMessageQueueChangeListener", topic, {"report": reader.name})
 

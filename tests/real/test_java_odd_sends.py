@@ -1,4 +1,4 @@
-"""Test the less common sends of official producers, and the ones that a broker refuses."""
+"""Test the less common ways of official producers to send, and messages that a broker refuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNLIMITED = {"maxMessageSize": 64 * MIB, "compressMsgBodyOverHowmuch": 64 * MIB,
 
 
 def test_broker_refuses_a_large_message(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A message above four MiB is refused with code 13, and a batch of that size with code 1."""
+    """A broker refuses a message above four MiB with code 13, and such a batch with code 1."""
     producer = any_clients.producer(unique, **UNLIMITED)
     half = message(topic, "x" * (3 * MIB))
 
@@ -39,7 +39,7 @@ def test_broker_refuses_a_large_message(any_clients: JavaClients, topic: str, un
 
 
 def test_client_refuses_what_is_no_message(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """The client refuses an empty message, and an invalid topic."""
+    """The Java client itself refuses an empty message and an invalid topic."""
     producer = any_clients.producer(unique)
 
     for wrong in (message(topic, ""), message("no/topic", "x"), message("SCHEDULE_TOPIC_XXXX", "x")):
@@ -48,7 +48,7 @@ def test_client_refuses_what_is_no_message(any_clients: JavaClients, topic: str,
 
 
 def test_broker_refuses_long_properties(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Properties of more than 32767 bytes are refused with code 13."""
+    """A broker refuses properties of more than 32767 bytes with code 13."""
     producer = any_clients.producer(unique)
 
     with pytest.raises(JavaError) as refused:
@@ -58,7 +58,7 @@ def test_broker_refuses_long_properties(any_clients: JavaClients, topic: str, un
 
 
 def test_hash_selects_one_queue_for_a_key(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Sends of one key go to one queue, also one-way ones; a random selector takes any queue."""
+    """With the hash selector, messages of one key go to one queue, one-way sends included."""
     producer = any_clients.producer(unique)
 
     chosen = {
@@ -75,7 +75,7 @@ def test_hash_selects_one_queue_for_a_key(any_clients: JavaClients, topic: str, 
 
 
 def test_oneway_to_a_queue(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A one-way message is stored in the named queue."""
+    """A one-way message to a given queue is stored in that queue."""
     consumer = any_clients.push_consumer(f"{unique}_readers", {topic: "*"})
 
     any_clients.producer(unique).call("sendOneway", message(topic, "gone"), queue(topic, "broker-a", 3))
@@ -84,7 +84,7 @@ def test_oneway_to_a_queue(any_clients: JavaClients, topic: str, unique: str) ->
 
 
 def test_callbacks_of_every_kind_of_send(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Callbacks are called for a send to a queue, by a selector, and of a batch."""
+    """A callback gets the result of a send to a queue, of one by selector, and of a batch."""
     producer, third = any_clients.producer(unique), queue(topic, "broker-a", 3)
 
     to_queue = producer.call("send", message(topic, "a"), third, CALLBACK)
@@ -98,7 +98,7 @@ def test_callbacks_of_every_kind_of_send(any_clients: JavaClients, topic: str, u
 
 @pytest.mark.parametrize("kind", ["ZLIB", "LZ4", "ZSTD"])
 def test_every_compression_arrives_unpacked(clients: JavaClients, topic: str, unique: str, kind: str) -> None:
-    """The consumer receives the original body, and far fewer bytes are stored."""
+    """A compressed message is stored in far fewer bytes, and a consumer gets its original body."""
     body = "0123456789" * 2000
 
     clients.producer(unique, compressType=kind).call("send", message(topic, body))
@@ -111,7 +111,7 @@ def test_every_compression_arrives_unpacked(clients: JavaClients, topic: str, un
 def test_recalled_message_is_not_delivered(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """A timer message is recalled by its handle where the broker allows that; a later one is delivered."""
+    """If a broker allows recalls, a recalled timer message is not delivered, while another one is."""
     clients.admin().call("updateBrokerConfig", str(java_server.broker), {"recallMessageEnable": "true"})
     consumer = clients.push_consumer(f"{unique}_readers", {topic: "*"})
     producer = clients.producer(unique)
@@ -127,7 +127,7 @@ def test_recalled_message_is_not_delivered(
 
 
 def test_recall_may_be_forbidden(clients: JavaClients, topic: str, unique: str) -> None:
-    """A broker refuses recalls by default."""
+    """By default a broker refuses to recall a message."""
     producer = clients.producer(unique)
     sent = producer.call("send", message(topic, "slow", TIMER_DELAY_MS="3000"))
 
@@ -138,7 +138,10 @@ def test_recall_may_be_forbidden(clients: JavaClients, topic: str, unique: str) 
 
 
 def test_selector_chooses_where_a_request_goes(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """The reply reaches its requester from any queue; release 5.3.3 itself waits in vain without a callback."""
+    """A request message that a selector sends to any of the four queues gets its reply.
+
+    The test uses a callback, because without one release 5.3.3 does not find the reply.
+    """
     replier = any_clients.producer(f"{unique}_replier")
     any_clients.push_consumer(f"{unique}_readers", {topic: "*"}, {"ping": [{"reply": "pong"}]}, replier=replier)
     requester = any_clients.producer(unique)
@@ -148,7 +151,7 @@ def test_selector_chooses_where_a_request_goes(any_clients: JavaClients, topic: 
 
 
 def test_late_reply_is_ignored(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A reply after the requester's timeout does not disturb the next request."""
+    """If a reply comes after the timeout of its request, the next request still gets its own reply."""
     replier = any_clients.producer(f"{unique}_replier")
     script: dict[str, list[Json]] = {"slow": [{"waitMs": 6000, "reply": "too late"}], "quick": [{"reply": "in time"}]}
     any_clients.push_consumer(f"{unique}_readers", {topic: "*"}, script, replier=replier)
@@ -162,7 +165,7 @@ def test_late_reply_is_ignored(any_clients: JavaClients, topic: str, unique: str
 
 
 def test_producer_asks_about_queues(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A producer reads the bounds, times and messages of a queue, as an admin client does."""
+    """A producer reads bounds and times of a queue and finds messages, as an admin client does."""
     producer, first = any_clients.producer(unique), queue(topic, "broker-a", 0)
     sent = producer.call("send", message(topic, "a", KEYS="k"), first)
 
@@ -176,7 +179,7 @@ def test_producer_asks_about_queues(any_clients: JavaClients, topic: str, unique
 
 
 def test_producer_makes_a_topic(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A producer makes a topic on the brokers of an existing one."""
+    """A producer creates a topic on the brokers of an existing topic."""
     producer = any_clients.producer(f"{unique}_producers")
     attributes: list[Json] = [{}] if any_clients.version == "5.3.3" else []
 

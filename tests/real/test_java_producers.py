@@ -21,7 +21,7 @@ pytestmark = pytest.mark.real
 
 
 def test_sync_send_says_where_the_message_is(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Offsets ascend in the named queue, and the message arrives as it was sent."""
+    """The result of a send names queue and offset, and a consumer gets the message as it was sent."""
     producer = any_clients.producer(unique)
     sent = {**message(topic, "hällo", TAGS="red", KEYS="k1 k2", colour="grün"), "flag": 7}
 
@@ -43,7 +43,7 @@ def test_sync_send_says_where_the_message_is(any_clients: JavaClients, topic: st
 
 
 def test_async_send_calls_back(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """The callback receives the same kind of result."""
+    """The callback of an asynchronous send gets queue and offset, as a synchronous send returns them."""
     producer = any_clients.producer(unique)
 
     result = producer.call("send", message(topic, "later"), CALLBACK)
@@ -53,7 +53,7 @@ def test_async_send_calls_back(any_clients: JavaClients, topic: str, unique: str
 
 
 def test_oneway_send_arrives(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A message that is sent without a response is stored."""
+    """A one-way message is stored and delivered."""
     consumer = any_clients.push_consumer(f"{unique}_readers", {topic: "*"})
 
     assert any_clients.producer(unique).call("sendOneway", message(topic, "gone")) is None
@@ -62,7 +62,7 @@ def test_oneway_send_arrives(any_clients: JavaClients, topic: str, unique: str) 
 
 
 def test_batch_lands_in_one_queue(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A batch is one request to one queue with consecutive offsets, and an id and a tag for each message."""
+    """The messages of a batch go to one queue with consecutive offsets, and keep their own ids and tags."""
     batch = [message(topic, f"b{n}", TAGS=f"t{n}") for n in range(3)]
 
     result = any_clients.producer(unique).call("send", batch)
@@ -75,7 +75,7 @@ def test_batch_lands_in_one_queue(any_clients: JavaClients, topic: str, unique: 
 
 
 def test_selector_keeps_the_order_of_a_key(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """Messages of one key go to one queue, and an orderly consumer receives them in the order of the sends."""
+    """If a selector sends each key to one queue, an orderly consumer gets each key's messages in order."""
     producer = any_clients.producer(unique)
 
     for step in range(4):
@@ -90,7 +90,7 @@ def test_selector_keeps_the_order_of_a_key(any_clients: JavaClients, topic: str,
 
 
 def test_delay_level_holds_a_message_back(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """The message is stored in its topic after the delay of its level, here a second."""
+    """A message with a delay level is stored in its topic after the delay of that level, here a second."""
     consumer = any_clients.push_consumer(f"{unique}_readers", {topic: "*"})
 
     any_clients.producer(unique).call("send", message(topic, "slow", DELAY="3"))
@@ -102,7 +102,7 @@ def test_delay_level_holds_a_message_back(any_clients: JavaClients, topic: str, 
 
 
 def test_timer_holds_a_message_back(clients: JavaClients, topic: str, unique: str) -> None:
-    """A timer message of 5.x is delivered at its time, with a precision of a second."""
+    """A timer message of 5.x is delivered at its time, to within a second."""
     consumer = clients.push_consumer(f"{unique}_readers", {topic: "*"})
 
     clients.producer(unique).call("send", message(topic, "alarm", TIMER_DELAY_MS="3000"))
@@ -113,7 +113,7 @@ def test_timer_holds_a_message_back(clients: JavaClients, topic: str, unique: st
 
 
 def test_timer_too_far_ahead_is_refused(clients: JavaClients, topic: str, unique: str) -> None:
-    """A timer of more than three days is refused with code 13."""
+    """A broker refuses a timer message of more than three days with code 13."""
     producer = clients.producer(unique)
     month_ms = 30 * 24 * 3600 * 1000
 
@@ -124,14 +124,14 @@ def test_timer_too_far_ahead_is_refused(clients: JavaClients, topic: str, unique
 
 
 def outcomes(*states: str) -> list[dict[str, Any]]:
-    """Script a transaction listener: its outcome of the local transaction, then of each check."""
+    """Return a script for a transaction listener: the outcome of the local transaction, then of each check."""
     return [{"status": state} for state in states]
 
 
 def test_transactions_end_as_the_listener_says(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A committed message is delivered, a rolled back one never, and an unknown one after its check.
+    """A committed message is delivered, a rolled back one is not, and an open one as its check decides.
 
-    A loaded broker may check a transaction that has ended, and deliver its message again.
+    A loaded broker may check a transaction that has already ended, and then deliver its message twice.
     """
     script = {
         "yes": outcomes("COMMIT_MESSAGE"),
@@ -155,7 +155,7 @@ def test_transactions_end_as_the_listener_says(any_clients: JavaClients, topic: 
 
 
 def test_large_body_is_compressed_on_the_way(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """The consumer receives the original body, and far fewer bytes are stored."""
+    """A large message is stored in far fewer bytes, and a consumer gets its original body."""
     body = "0123456789" * 2000
 
     any_clients.producer(unique).call("send", message(topic, body))
@@ -166,7 +166,7 @@ def test_large_body_is_compressed_on_the_way(any_clients: JavaClients, topic: st
 
 
 def test_unknown_topic_is_made(any_clients: JavaClients, unique: str) -> None:
-    """A producer's first message makes its topic, with the producer's default of four queues."""
+    """The first message to an unknown topic creates the topic with four queues, the producer's default."""
     producer = any_clients.producer(unique)
 
     result = producer.call("send", message(unique, "first"))
@@ -177,7 +177,7 @@ def test_unknown_topic_is_made(any_clients: JavaClients, unique: str) -> None:
 
 
 def test_request_is_answered_by_a_consumer(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """The reply reaches its requester."""
+    """A request message gets the reply that a consumer's listener sends."""
     replier = any_clients.producer(f"{unique}_replier")
     any_clients.push_consumer(f"{unique}_readers", {topic: "*"}, {"ping": [{"reply": "pong"}]}, replier=replier)
 
@@ -188,7 +188,7 @@ def test_request_is_answered_by_a_consumer(any_clients: JavaClients, topic: str,
 
 
 def test_request_without_an_answer_times_out(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A request without a reply ends with the requester's timeout."""
+    """A request message without a reply fails after the requester's timeout."""
     with pytest.raises(JavaError) as unanswered:
         any_clients.producer(unique).call("request", message(topic, "anybody?"), CALLBACK, 4000)
 
@@ -196,7 +196,7 @@ def test_request_without_an_answer_times_out(any_clients: JavaClients, topic: st
 
 
 def test_trace_tells_of_the_send(clients: JavaClients, topic: str, unique: str) -> None:
-    """A producer with message trace writes its sends and their results to the trace topic."""
+    """If message trace is on, a producer records its send in the trace topic."""
     tracer = clients.producer(unique, True, None)
     reader = clients.push_consumer(f"{unique}_readers", {"RMQ_SYS_TRACE_TOPIC": "*"})
 
@@ -211,7 +211,7 @@ def test_trace_tells_of_the_send(clients: JavaClients, topic: str, unique: str) 
 
 
 def test_namespaces_keep_names_apart(any_clients: JavaClients, java_server: ScenarioServer, unique: str) -> None:
-    """The same topic in another namespace is another topic; clients see its name without the namespace."""
+    """The same topic name in two namespaces is two topics; consumers see the name without namespace."""
     for space in ("one", "two"):
         java_server.create_topic(f"{space}%{unique}", queues=1)
     first, second = (
@@ -226,7 +226,7 @@ def test_namespaces_keep_names_apart(any_clients: JavaClients, java_server: Scen
 
 
 def test_namespace_of_the_second_kind_travels_beside(clients: JavaClients, topic: str, unique: str) -> None:
-    """A v2 namespace is a header field that an open-source broker ignores: sender and reader use one topic."""
+    """With a v2 namespace, which is only a header field that brokers ignore, sender and reader use the plain topic."""
     consumer = clients.push_consumer(f"{unique}_readers", {topic: "*"}, namespaceV2="aside")
 
     clients.producer(unique, namespaceV2="aside").call("send", message(topic, "same topic"))
@@ -235,7 +235,7 @@ def test_namespace_of_the_second_kind_travels_beside(clients: JavaClients, topic
 
 
 def test_binary_headers_serve_as_well(java_server: ScenarioServer, topic: str, unique: str) -> None:
-    """Clients with RocketMQ's binary headers produce and consume as others do."""
+    """Clients that use RocketMQ's binary headers instead of JSON send and consume as others do."""
     with JavaClients("5.3.3", java_server.name_server, **{"rocketmq.serialize.type": "ROCKETMQ"}) as clients:
         consumer = clients.push_consumer(f"{unique}_readers", {topic: "*"})
 

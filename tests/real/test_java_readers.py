@@ -13,13 +13,13 @@ POLL_MS = 1000
 
 
 def send_in_order(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> list[Json]:
-    """Send messages to queue 0 in this order; return the results."""
+    """Send one message for each body to queue 0; return the send results."""
     producer = clients.producer(f"{topic}_producers")
     return [producer.call("send", message(topic, body, **properties), queue(topic, "broker-a", 0)) for body in bodies]
 
 
 def poll(consumer: JavaObject, count: int) -> list[str]:
-    """Poll until there are `count` bodies, and return them."""
+    """Poll until `count` messages have come; return their bodies."""
     bodies: list[str] = []
 
     def polled() -> bool:
@@ -33,7 +33,7 @@ def poll(consumer: JavaObject, count: int) -> list[str]:
 def test_lite_pull_subscribes_and_commits(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str
 ) -> None:
-    """A subscriber receives every message of its tag, and committed messages are not read again."""
+    """A subscriber gets the messages of its tag; after a commit and restart it gets only later ones."""
     send_in_order(clients, topic, "a", "b", TAGS="kept")
     send_in_order(clients, topic, "x", TAGS="other")
     first = clients.lite_pull_consumer(unique, autoCommit=False, consumeFromWhere="CONSUME_FROM_FIRST_OFFSET")
@@ -53,9 +53,9 @@ def test_lite_pull_subscribes_and_commits(
 
 
 def test_lite_pull_seeks_in_assigned_queues(clients: JavaClients, single_queue_topic: str, unique: str) -> None:
-    """An assigned queue is read from the offset of a seek; the group is not involved.
+    """After a seek, an assigned queue is read from the offset of the seek.
 
-    It seeks when all messages are read: a response in flight may still be delivered after a seek.
+    The test seeks when all messages are read, because a response in flight may still be delivered after a seek.
     """
     topic, only = single_queue_topic, queue(single_queue_topic, "broker-a", 0)
     send_in_order(clients, topic, *"abcde")
@@ -73,7 +73,7 @@ def test_lite_pull_seeks_in_assigned_queues(clients: JavaClients, single_queue_t
 
 
 def test_lite_pull_pauses_and_resumes(clients: JavaClients, single_queue_topic: str, unique: str) -> None:
-    """After the pull in flight is answered, a paused queue yields nothing until it is resumed."""
+    """A paused queue returns no message, except from the pull in flight, until it is resumed."""
     topic, only = single_queue_topic, queue(single_queue_topic, "broker-a", 0)
     reader = clients.lite_pull_consumer(unique, autoCommit=False).start()
     reader.call("assign", [only])
@@ -90,7 +90,7 @@ def test_lite_pull_pauses_and_resumes(clients: JavaClients, single_queue_topic: 
 
 
 def test_lite_pull_finds_offsets_by_time(clients: JavaClients, single_queue_topic: str, unique: str) -> None:
-    """A search by time finds the first offset at or after it, or the end; the group's commit is found, too."""
+    """A search by time returns the offset of the first message since then, or the end; a commit is stored."""
     topic, only = single_queue_topic, queue(single_queue_topic, "broker-a", 0)
     send_in_order(clients, topic, "early", "late")
     puller = clients.pull_consumer(f"{unique}_puller")
@@ -105,7 +105,7 @@ def test_lite_pull_finds_offsets_by_time(clients: JavaClients, single_queue_topi
 
 
 def test_pull_tells_how_it_ended(clients: JavaClients, single_queue_topic: str, unique: str) -> None:
-    """A pull finds messages, nothing new, nothing of this tag, or an offset outside the queue, with the next offset."""
+    """The status of a pull is found, nothing new, no match or illegal offset, each with the next offset."""
     topic, only = single_queue_topic, queue(single_queue_topic, "broker-a", 0)
     send_in_order(clients, topic, "a", "b", "c", TAGS="red")
     puller = clients.pull_consumer(unique)
@@ -122,9 +122,9 @@ def test_pull_tells_how_it_ended(clients: JavaClients, single_queue_topic: str, 
 
 
 def test_pull_takes_no_more_than_it_asked_for(clients: JavaClients, single_queue_topic: str, unique: str) -> None:
-    """The next offset follows the last returned message, and an SQL expression selects messages.
+    """A pull returns at most the requested number, and with SQL92 only matching messages.
 
-    The client sends expressions only after a heartbeat whose response says that the broker knows them.
+    The client sends SQL92 only after a heartbeat whose response shows that the broker supports it.
     """
     topic, only = single_queue_topic, queue(single_queue_topic, "broker-a", 0)
     for number in range(6):
@@ -143,7 +143,7 @@ def test_pull_takes_no_more_than_it_asked_for(clients: JavaClients, single_queue
 def test_blocking_pull_is_answered_by_the_next_message(
     clients: JavaClients, single_queue_topic: str, unique: str
 ) -> None:
-    """A pull at the end of a queue is held until a message arrives, long before its timeout."""
+    """A long poll at the end of a queue returns the next message as soon as it arrives."""
     topic, only = single_queue_topic, queue(single_queue_topic, "broker-a", 0)
     puller = clients.pull_consumer(unique)
     sender = clients.producer(f"{unique}_producers")
@@ -156,7 +156,7 @@ def test_blocking_pull_is_answered_by_the_next_message(
 
 
 def test_pull_with_callback(clients: JavaClients, single_queue_topic: str, unique: str) -> None:
-    """The callback of an asynchronous pull receives the same result."""
+    """The callback of an asynchronous pull gets the result that a synchronous pull would return."""
     only = queue(single_queue_topic, "broker-a", 0)
     send_in_order(clients, single_queue_topic, "a")
 
@@ -166,7 +166,7 @@ def test_pull_with_callback(clients: JavaClients, single_queue_topic: str, uniqu
 
 
 def test_pull_consumer_asks_for_offsets(clients: JavaClients, topic: str, unique: str) -> None:
-    """A pull consumer reads the queues, bounds and times of a topic, and the group's offset."""
+    """A pull consumer reads queues and bounds of a topic, and stores and reads its group's offset."""
     first, *_ = send_in_order(clients, topic, "a", "b")
     puller, queue_0 = clients.pull_consumer(unique), queue(topic, "broker-a", 0)
 

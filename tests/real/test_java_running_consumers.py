@@ -1,4 +1,4 @@
-"""Test changes of running official push consumers, and their rarer settings."""
+"""Test changes of official push consumers while they run, and their less common settings."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ pytestmark = pytest.mark.real
 
 
 def send_in_order(clients: JavaClients, topic: str, *bodies: str, **properties: str) -> None:
-    """Send messages to queue 0 in this order."""
+    """Send one message for each body to queue 0."""
     producer = clients.producer(f"{topic}_producers")
     for body in bodies:
         producer.call("send", message(topic, body, **properties), queue(topic, "broker-a", 0))
 
 
 def test_suspended_consumer_rests(any_clients: JavaClients, single_queue_topic: str, unique: str) -> None:
-    """After the pull in flight is answered, a suspended consumer receives nothing until it is resumed."""
+    """A suspended consumer gets no message, except from the pull in flight, until it is resumed."""
     consumer, other = (any_clients.push_consumer(f"{unique}_{n}", {single_queue_topic: "*"}) for n in range(2))
     send_in_order(any_clients, single_queue_topic, "before")
     consumer.wait_for_bodies("before")
@@ -37,7 +37,7 @@ def test_suspended_consumer_rests(any_clients: JavaClients, single_queue_topic: 
 def test_topics_are_taken_up_and_given_up(
     any_clients: JavaClients, java_server: ScenarioServer, topic: str, single_queue_topic: str, unique: str
 ) -> None:
-    """A running consumer subscribes to a second topic, then unsubscribes from the first."""
+    """A running consumer that subscribes to a second topic gets its messages; after it unsubscribes it gets none."""
     consumer = any_clients.push_consumer(unique, {topic: "*"})
     consumer.call("subscribe", single_queue_topic, "*")
     send_in_order(any_clients, single_queue_topic, "second topic")
@@ -56,9 +56,9 @@ def test_topics_are_taken_up_and_given_up(
 def test_changed_subscription_counts_from_here_on(
     any_clients: JavaClients, single_queue_topic: str, unique: str
 ) -> None:
-    """New tags apply to later messages; skipped ones stay skipped.
+    """If a running consumer changes its tags, they apply to later messages only.
 
-    The response of a pull in flight is still filtered by the old tags, so a message ends that pull first.
+    The pull in flight is still filtered by the old tags, so the test ends that pull by a message first.
     """
     consumer = any_clients.push_consumer(unique, {single_queue_topic: "red"})
     send_in_order(any_clients, single_queue_topic, "blue before", TAGS="blue")
@@ -86,7 +86,7 @@ def _subscribed(clients: JavaClients, group: str, topic: str) -> object:
 def test_new_group_reads_a_young_queue_from_its_beginning(
     any_clients: JavaClients, topic: str, unique: str, place: str
 ) -> None:
-    """A new group starts at 0 wherever it means to start, while the queue begins there."""
+    """If a queue still begins at offset 0, a new group starts at 0, whatever its `consumeFromWhere` says."""
     send_in_order(any_clients, topic, "before")
 
     consumer = any_clients.push_consumer(
@@ -99,7 +99,7 @@ def test_new_group_reads_a_young_queue_from_its_beginning(
 def test_narrow_thresholds_let_everything_through(
     any_clients: JavaClients, single_queue_topic: str, unique: str
 ) -> None:
-    """A consumer with limits of one message receives all messages in order."""
+    """A consumer whose flow control allows one message at a time receives all messages in order."""
     bodies = [f"m{n}" for n in range(6)]
     send_in_order(any_clients, single_queue_topic, *bodies)
     narrow: Json = {"pullBatchSize": 1, "pullThresholdForQueue": 1, "consumeConcurrentlyMaxSpan": 1, "pullInterval": 5}
@@ -112,7 +112,7 @@ def test_narrow_thresholds_let_everything_through(
 
 
 def test_strategy_decides_the_assignment(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """With the circular strategy each of two members holds every second queue."""
+    """With the circular allocation strategy each of two members holds every second queue."""
     circle = "AllocateMessageQueueAveragelyByCircle"
     members = [any_clients.push_consumer(unique, {topic: "*"}, allocateMessageQueueStrategy=circle) for _ in range(2)]
 
@@ -126,7 +126,7 @@ def test_strategy_decides_the_assignment(any_clients: JavaClients, topic: str, u
 def test_broker_may_be_asked_for_the_assignment(
     clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str, mode: str
 ) -> None:
-    """A consumer with assignment by the broker receives every message, whether it pulls or pops."""
+    """If the broker assigns the queues, a consumer gets every message, whether it pulls or pops."""
     admin = clients.admin()
     admin.call("createAndUpdateSubscriptionGroupConfig", str(java_server.broker), {"groupName": unique})
     admin.call("setMessageRequestMode", str(java_server.broker), topic, unique, mode, 0, 5000)
@@ -139,7 +139,7 @@ def test_broker_may_be_asked_for_the_assignment(
 
 
 def test_trace_tells_of_the_consumption(any_clients: JavaClients, topic: str, unique: str) -> None:
-    """A consumer with message trace writes its deliveries and their results to the trace topic."""
+    """If message trace is on, a consumer records its deliveries and their results in the trace topic."""
     tracer = any_clients.create(
         "client.consumer.DefaultMQPushConsumer", unique, True, None, consumeFromWhere="CONSUME_FROM_FIRST_OFFSET"
     )

@@ -18,7 +18,7 @@ WRONG_KEY = {"accessKey": ACCESS_KEY, "secretKey": "not the secret"}
 
 @pytest.fixture(params=["5.3.3", OLD_CLIENT])
 def signing_clients(request: pytest.FixtureRequest, guarded_java_server: ScenarioServer) -> Iterator[JavaClients]:
-    """Clients of a server with access control."""
+    """Official clients, connected to a server with access control."""
     with JavaClients(request.param, guarded_java_server.name_server) as clients:
         yield clients
 
@@ -26,7 +26,7 @@ def signing_clients(request: pytest.FixtureRequest, guarded_java_server: Scenari
 def test_signed_clients_are_served(
     signing_clients: JavaClients, guarded_java_server: ScenarioServer, unique: str
 ) -> None:
-    """Producer and push consumer with the right key work as without access control."""
+    """With the right key a Java producer and push consumer work on a server with access control."""
     guarded_java_server.create_topic(unique)
     consumer = signing_clients.push_consumer(f"{unique}_readers", {unique: "*"}, credentials=KEY)
 
@@ -40,7 +40,7 @@ def test_signed_clients_are_served(
 def test_strangers_are_refused(
     signing_clients: JavaClients, guarded_java_server: ScenarioServer, unique: str, credentials: list[Json]
 ) -> None:
-    """A send without a key, or with a wrong one, is answered with code 16."""
+    """A send without a key, or with a wrong one, fails with code 16."""
     guarded_java_server.create_topic(unique)
     producer = signing_clients.producer(unique, *credentials)
 
@@ -52,7 +52,7 @@ def test_strangers_are_refused(
 
 @pytest.mark.parametrize("version", ["5.3.3", OLD_CLIENT])
 def test_encrypting_clients_are_served(encrypted_java_server: ScenarioServer, unique: str, version: str) -> None:
-    """Clients that trust the authority send and receive over TLS."""
+    """Java clients that trust the server's authority send and receive over TLS."""
     encrypted_java_server.create_topic(unique)
     trust = {"tls.enable": "true", "tls.test.mode.enable": "false", "tls.client.authServer": "true"}
     trust["tls.client.trustCertPath"] = str(PKI / "ca.pem")
@@ -66,7 +66,7 @@ def test_encrypting_clients_are_served(encrypted_java_server: ScenarioServer, un
 
 
 def test_clients_that_trust_another_authority_stay_away(encrypted_java_server: ScenarioServer, unique: str) -> None:
-    """A client that trusts another authority cannot fetch a route."""
+    """A Java client that does not trust the server's authority cannot fetch a route."""
     encrypted_java_server.create_topic(unique)
     trust = {"tls.enable": "true", "tls.test.mode.enable": "false", "tls.client.authServer": "true"}
     trust["tls.client.trustCertPath"] = str(PKI / "client.pem")

@@ -1,4 +1,4 @@
-"""Test the offsets of queries and groups after real brokers lost messages or offsets, or raised minima late."""
+"""Test positions of queries and groups after real brokers lost messages or offsets, or raised a minimum late."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tests.source.driving import Checkpoint, Run, options_for
 pytestmark = [pytest.mark.real, both_profiles]
 
 SMALL_FILES = {"mappedFileSizeCommitLog": "1048576", "cleanResourceInterval": "10000"}
-"""Commit log files of a megabyte, checked at RocketMQ's own interval."""
+"""Broker options: commit log files of a megabyte, checked for expiry at RocketMQ's own interval."""
 _DELETE_EXPIRED_COMMIT_LOG = 329
 
 
 def options_of(world: World, queue: MessageQueue, group: str, **given: str) -> ReaderOptions:
-    """Return the options of a query that commits for a group and goes on after losses."""
+    """Return the options of a query that commits for a group and tolerates losses."""
     raw = {"subscribe": queue.topic, "consumerGroup": group, "failOnDataLoss": "false"}
     return options_for(world, **{**raw, **given})
 
 
 def remake_topic(cluster: RealCluster, queue: MessageQueue, count: int) -> None:
-    """Delete a topic, make it again, and send `count` messages."""
+    """Delete the topic of a queue, create it again, and send `count` messages to it."""
     world = real_world(cluster)
     world.cluster.admin.delete_topic(queue.topic)
     until(lambda: cluster.broker.max_offset(queue.topic, 0) == 0, "the queue is gone")
@@ -44,17 +44,17 @@ def remake_topic(cluster: RealCluster, queue: MessageQueue, count: int) -> None:
 
 
 def committed(cluster: RealCluster, queue: MessageQueue, group: str) -> int | None:
-    """Return the group's offset."""
+    """Return the group's committed offset in the queue, or None."""
     return real_world(cluster).cluster.offsets.fetch_committed(group, [queue]).get(queue)
 
 
 def run_until(run: Run, cluster: RealCluster, queue: MessageQueue, group: str, offset: int) -> None:
-    """Trigger until the group's offset is `offset`."""
+    """Run triggers of the query until the group's committed offset is `offset`."""
     until(lambda: run.trigger() is None and committed(cluster, queue, group) == offset, f"the group is at {offset}")
 
 
 def test_the_position_follows_a_query_down_after_a_loss(real_cluster: RealCluster) -> None:
-    """The group's offset is rewound when a topic that was made anew ends before it."""
+    """If a remade topic ends before the group's offset, the query tolerates the loss and commits lower offsets."""
     world = real_world(real_cluster)
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 40)
@@ -69,7 +69,7 @@ def test_the_position_follows_a_query_down_after_a_loss(real_cluster: RealCluste
 
 
 def test_a_position_may_outlive_its_queue(real_cluster: RealCluster) -> None:
-    """A member reads from its checkpoint although brokers before 5 keep the offsets of deleted topics."""
+    """A member reads from its checkpoint, although brokers before 5 keep the offset of a deleted topic."""
     world = real_world(real_cluster)
     queue, group = world.make_queue(), world.make_group()
     shared = options_of(world, queue, group, groupMembership="shared", startingOffsets="group", rebalanceInterval="1s")
@@ -86,7 +86,7 @@ def test_a_position_may_outlive_its_queue(real_cluster: RealCluster) -> None:
 
 
 def test_a_lost_commit_is_repeated_by_an_idle_query(real_cluster: RealCluster) -> None:
-    """An idle query compares the broker's offset once a minute, here every second, and commits a lost one again."""
+    """If a broker loses a committed offset, an idle query notices it at its next check and commits again."""
     world, broker = real_world(real_cluster), real_cluster.broker
     queue, group = world.make_queue(), world.make_group()
     with Run(options_of(world, queue, group), rhythm=PlannerRhythm(commit_check_s=1.0)) as run:
@@ -104,7 +104,7 @@ def test_a_lost_commit_is_repeated_by_an_idle_query(real_cluster: RealCluster) -
 
 
 def delete_oldest_files(broker: Broker) -> None:
-    """Have retention delete the oldest files of the commit log, and wait until it is done; it begins after a minute."""
+    """Let retention delete the oldest files of the commit log; wait for it, which takes a minute or more."""
     log = Path(broker.home) / "store" / "commitlog"
     broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=0")
     broker.ask(_DELETE_EXPIRED_COMMIT_LOG)
@@ -118,7 +118,7 @@ def delete_oldest_files(broker: Broker) -> None:
 
 @pytest.mark.slow
 def test_earliest_is_what_can_be_read(real_clusters: ClusterKeeper) -> None:
-    """A plan from `earliest` begins where the minimum will be, also while the minimum lags behind retention."""
+    """With `earliest` a plan begins at the first message that can be read, although the minimum is still lower."""
     cluster = real_clusters.cluster(options=SMALL_FILES)
     world = real_world(cluster)
     queues = [world.make_queue() for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Test reads of a queue while retention deletes its messages and its minimum offset lags behind."""
+"""Test reads of a queue whose messages retention deletes, while the broker's minimum offset is still too low."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.source.driving import Row, batch_options_for, read_batch
 pytestmark = [pytest.mark.real, both_profiles]
 
 LAGGING_MINIMUM = {"mappedFileSizeCommitLog": "1048576", "fileReservedTime": "0", "cleanResourceInterval": "10000"}
-"""Small files, and RocketMQ's own interval of cleaning: messages go up to ten seconds before the minimum rises."""
+"""Broker options with which messages are deleted up to ten seconds before the minimum offset rises."""
 COUNT, BATCH, SIZE = 6_000, 100, 1_800
 COMPACTING = {"compactionScheduleInternal": "5000", "compactionMappedFileSize": "1048576"}
 COMPACTING |= {"compactionCqMappedFileSize": "65536", "maxOffsetMapSize": "10485760"}
@@ -30,12 +30,12 @@ FILTERS = [{}, {"tags": "TagA"}]
 
 @pytest.fixture
 def cluster(real_clusters: ClusterKeeper) -> RealCluster:
-    """A broker whose retention deletes everything on request."""
+    """A broker with small files, whose retention deletes all but the newest when it is asked to."""
     return real_clusters.cluster(options=LAGGING_MINIMUM)
 
 
 def fill(world: World) -> MessageQueue:
-    """Make a queue of 11 MB; every second hundred of its messages has the tag TagA."""
+    """Make a queue of 11 MB, in which every other batch of 100 messages has the tag TagA; return the queue."""
     queue = world.make_queue()
     for number in range(COUNT // BATCH):
         world.fill(queue, BATCH, size=SIZE, TAGS="TagA" if number % 2 else "TagB")
@@ -43,7 +43,7 @@ def fill(world: World) -> MessageQueue:
 
 
 def delete_log_files(broker: Broker, queue: MessageQueue) -> int:
-    """Wait until retention has deleted most files of the log; return the queue's minimum offset, which lags behind."""
+    """Wait until retention has deleted most log files; return the minimum offset, which may still be too low."""
 
     def are_deleted() -> bool:
         if len(list((broker.home / "store/commitlog").iterdir())) > 3:
@@ -56,7 +56,7 @@ def delete_log_files(broker: Broker, queue: MessageQueue) -> int:
 
 
 def read(cluster: RealCluster, queue: MessageQueue, planned: range, **given: str) -> list[Row]:
-    """Read the planned offsets of the queue."""
+    """Return the rows of a batch read of these offsets of the queue."""
     limits = {"startingOffsets": planned.start, "endingOffsets": planned.stop}
     bounds = {name: json.dumps({queue.topic: {queue.broker_name: {"0": at}}}) for name, at in limits.items()}
     return read_batch(batch_options_for(cluster, subscribe=queue.topic, **bounds, **given))
@@ -66,7 +66,7 @@ def read(cluster: RealCluster, queue: MessageQueue, planned: range, **given: str
 def test_messages_that_retention_takes_before_the_minimum_moves_are_a_loss(
     cluster: RealCluster, given: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A read that finds fewer messages than planned fails by default, or warns and goes on."""
+    """If planned messages are deleted, a read fails; with `failOnDataLoss=false` it warns and goes on."""
     queue = fill(real_world(cluster))
     minimum = delete_log_files(cluster.broker, queue)
     planned = range(min(minimum, 1_000), COUNT)  # 4.9 raises the minimum at once, so the driver reports the loss.
@@ -83,21 +83,21 @@ def test_messages_that_retention_takes_before_the_minimum_moves_are_a_loss(
 
 
 def warned_offsets(caplog: pytest.LogCaptureFixture) -> set[int]:
-    """Return the offsets within the losses that were logged as warnings."""
+    """Return all offsets that logged warnings report as lost."""
     args = [arg for record in caplog.records for arg in record.args or ()]
     return {offset for arg in args if isinstance(arg, LossWarning) for offset in range(arg.planned, arg.found)}
 
 
 @pytest.fixture
 def compacting(real_clusters: ClusterKeeper) -> RealCluster:
-    """A broker that compacts within seconds; 4.9 cannot."""
+    """A broker that compacts topics within seconds; skips on 4.9, which cannot."""
     if real_clusters.version.startswith("4."):
         pytest.skip("compacted topics came with 5.0")
     return real_clusters.cluster(options=COMPACTING)
 
 
 def test_what_compaction_has_removed_is_no_loss(compacting: RealCluster) -> None:
-    """A compacted topic is read from first to last offset; its gaps are no loss once the broker reports compaction."""
+    """The gaps of a compacted topic are no loss, and the messages between them are read."""
     world = real_world(compacting)
     queue = world.make_queue(attributes={"cleanup.policy": "COMPACTION"})
     for number in range(COMPACTED):
@@ -111,7 +111,7 @@ def test_what_compaction_has_removed_is_no_loss(compacting: RealCluster) -> None
 
 
 def test_a_compacted_topic_is_filtered_by_tags_alone(compacting: RealCluster) -> None:
-    """The broker of a compacted topic filters no pull, so the reader compares tags and refuses a condition."""
+    """In a compacted topic the reader filters by tags itself, since the broker filters nothing; SQL92 is refused."""
     world = real_world(compacting)
     queue = world.make_queue(attributes={"cleanup.policy": "COMPACTION"})
     for number in range(20):

@@ -1,7 +1,7 @@
-"""Compare the messages that a query sends back with those of an official Java consumer.
+"""Compare the retries and dead letters of a query with those of an official Java consumer.
 
-Each scenario runs against a real broker and against the stub; every delay level of both is one second. The query is
-driven as Spark drives it; one scenario runs in Spark.
+Each test runs on a real broker and on the stub, where every delay level is one second. The query is driven as Spark
+drives it; one test runs in Spark.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ JAVA_DEAD = {"status": "RECONSUME_LATER", "delayLevel": -1}
 
 
 class StoredMessage(NamedTuple):
-    """A message of a retry or dead-letter topic, without its offset there and its group."""
+    """A message of a retry or dead-letter topic, without fields that must differ between two groups."""
 
     times: int
     born_ms: int
@@ -42,17 +42,17 @@ class StoredMessage(NamedTuple):
 
 
 class Query:
-    """A query with a group of its own beside a Java consumer's group."""
+    """A query and a Java consumer, each with a group of its own, on one topic."""
 
     def __init__(self, server: ScenarioServer, topic: str, unique: str) -> None:
         self.server = server
         self.ours, self.java = f"{unique}_ours", f"{unique}_java"
         self.options = options_for(server, subscribe=topic, consumerGroup=self.ours, readRetryTopic="true")
         self.times: list[int] = []
-        """The number of earlier deliveries of each row."""
+        """The `reconsumeTimes` of each row that was read."""
 
     def run(self, most: int, result: str | None, level: int = 0) -> None:
-        """Send back every row until both groups have a dead letter."""
+        """Read rows and send each back with this result and level, until both groups have a dead letter."""
         returner = Returner(open_cluster(self.options.cluster), ReturnSettings(self.ours, most))
         with Run(self.options) as run:
 
@@ -74,7 +74,7 @@ class Query:
             yield pa.RecordBatch.from_pydict({**columns, "result": answers, "delayLevel": levels})
 
     def messages_of(self, topic: str) -> list[StoredMessage]:
-        """Return the messages of a topic."""
+        """Return the messages of a retry or dead-letter topic, sorted by their count of attempts."""
         letters = DeadLetters(self.options.cluster, self.ours)
         letters.topic = topic
         return sorted((self._stored(letter) for letter in letters.read()), key=lambda stored: stored.times)
@@ -88,18 +88,18 @@ class Query:
 
 @pytest.fixture
 def query(java_server: ScenarioServer, topic: str, unique: str) -> Query:
-    """A query beside a Java consumer."""
+    """A `Query` on the topic of the test, with a group for it and one for a Java consumer."""
     return Query(java_server, topic, unique)
 
 
 def send_poison(clients: JavaClients, topic: str) -> None:
-    """Send a message with everything a user can set."""
+    """Send a message that has tag, key and a property."""
     given = message(topic, "poison", TAGS="tag", KEYS="key", colour="red")
     clients.producer("senders").call("send", given)
 
 
 def test_retries_and_dead_letters_are_the_same(clients: JavaClients, query: Query, topic: str) -> None:
-    """A query has as many deliveries as a Java consumer, and leaves the same retries and dead letter."""
+    """If a message always fails, query and Java consumer get it equally often and leave equal dead letters."""
     java = clients.push_consumer(query.java, {topic: "*"}, {"poison": [JAVA_LATER]}, maxReconsumeTimes=2)
     send_poison(clients, topic)
     query.run(2, RECONSUME_LATER)
@@ -110,7 +110,7 @@ def test_retries_and_dead_letters_are_the_same(clients: JavaClients, query: Quer
 
 
 def test_a_dead_letter_at_once_is_the_same(clients: JavaClients, query: Query, topic: str) -> None:
-    """The delay level -1 leaves the same dead letter."""
+    """With delay level -1 a query and a Java consumer leave equal dead letters."""
     clients.push_consumer(query.java, {topic: "*"}, {"poison": [JAVA_DEAD]})
     send_poison(clients, topic)
     query.run(16, None, -1)
@@ -119,7 +119,7 @@ def test_a_dead_letter_at_once_is_the_same(clients: JavaClients, query: Query, t
 
 
 def test_what_is_given_up_in_order_is_a_dead_letter(clients: JavaClients, query: Query, topic: str) -> None:
-    """An orderly Java consumer sends a new copy with its own count; a query sends the message itself back."""
+    """In orderly mode both leave a dead letter: a query the message itself, a Java consumer a new copy."""
     clients.push_consumer(query.java, {topic: "*"}, {"poison": [JAVA_SUSPEND]}, orderly=True, maxReconsumeTimes=2)
     send_poison(clients, topic)
     query.run(2, SUSPEND)
@@ -135,7 +135,7 @@ def test_what_is_given_up_in_order_is_a_dead_letter(clients: JavaClients, query:
 def test_a_java_consumer_takes_what_spark_sends_back(
     spark: SparkSession, clients: JavaClients, query: Query, topic: str
 ) -> None:
-    """A member of the group receives the returned message with its count, topic and origin."""
+    """If Spark sends a row back, a Java consumer of the group gets it with its count, topic and original id."""
     send_poison(clients, topic)
     options = {"nameServer": query.server.name_server, "subscribe": topic, "consumerGroup": query.ours}
     columns = "topic,brokerName,commitLogOffset,msgId,offsetMsgId"

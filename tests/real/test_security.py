@@ -18,25 +18,25 @@ pytestmark = pytest.mark.real
 
 @each_of(ACCESS_CONTROL)
 def test_access_control(real_acl: RealCluster, scenario: Scenario) -> None:
-    """Each scenario holds with the release's own generation: 1.0 on 4.9.7, 2.0 since."""
+    """Each scenario of access control passes with the release's own version: 1.0 on 4.9.7, else 2.0."""
     scenario(real_world(real_acl))
 
 
 @pytest.mark.slow
 @each_of(EVERYWHERE)
 def test_every_request_is_signed(real_acl: RealCluster, scenario: Scenario) -> None:
-    """Each scenario of one broker holds where unsigned requests are refused."""
+    """Each scenario for one broker passes on a broker that refuses unsigned requests."""
     scenario(real_world(real_acl))
 
 
 @each_of(TLS)
 def test_tls(real_tls: RealCluster, scenario: Scenario) -> None:
-    """Each scenario of TLS holds on real servers."""
+    """Each scenario of TLS passes on real servers."""
     scenario(real_world(real_tls))
 
 
 def test_a_plain_client_is_cut_off(real_tls: RealCluster) -> None:
-    """Servers with TLS close a plain connection, and the error names the name server in time."""
+    """A client without TLS soon fails at servers with TLS, with an error that names the name server."""
     settings = replace(real_world(real_tls).settings, net=patient_net(), retries=0)
 
     with pytest.raises(TransportError, match=real_tls.name_server):

@@ -1,4 +1,4 @@
-"""Test the real servers of the suite: start, stop, restart and end."""
+"""Test the real servers that other tests use: start, stop, restart, and their end with the test run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real
 
 
 def test_one_broker_serves_its_topic(real_cluster: RealCluster) -> None:
-    """A topic made by a test is routed, and mqadmin prints the broker's version."""
+    """A created topic can be asked for its offsets, and mqadmin prints the broker's version."""
     real_cluster.create_topic("served", queues=2)
 
     assert real_cluster.broker.max_offset("served", 1) == 0
@@ -27,7 +27,7 @@ def test_one_broker_serves_its_topic(real_cluster: RealCluster) -> None:
 
 
 def _lists(cluster: RealCluster, text: str) -> bool:
-    """Return whether `clusterList` prints a text; on 4.9 it fails in the first second, before there are statistics."""
+    """Return whether `clusterList` prints a text; the command fails in the first second of a 4.9 broker."""
     try:
         return text in cluster.admin("clusterList")
     except AdminFailed:
@@ -35,7 +35,7 @@ def _lists(cluster: RealCluster, text: str) -> bool:
 
 
 def test_a_killed_broker_comes_back_on_its_port(real_two_brokers: RealCluster) -> None:
-    """A restarted broker keeps its address and topics."""
+    """A broker that is killed and started again keeps its address and topics."""
     real_two_brokers.create_topic("kept", queues=1)
     broker = real_two_brokers.brokers[1]
     address = broker.address
@@ -49,7 +49,7 @@ def test_a_killed_broker_comes_back_on_its_port(real_two_brokers: RealCluster) -
 
 
 def test_a_slave_follows_its_master(real_master_slave: RealCluster) -> None:
-    """The slave copies topics from its master and is registered under its own id."""
+    """A slave copies topics from its master, and is registered with its own address."""
     real_master_slave.create_topic("followed", queues=1)
 
     real_master_slave.wait_replicated("followed", queues=1)
@@ -59,7 +59,7 @@ def test_a_slave_follows_its_master(real_master_slave: RealCluster) -> None:
 
 
 def test_both_name_servers_know_the_broker(real_two_name_servers: RealCluster) -> None:
-    """The second name server answers while the first is down."""
+    """If the first name server is killed, the second one still knows the broker."""
     first, second = real_two_name_servers.name_servers
 
     first.kill()
@@ -69,7 +69,7 @@ def test_both_name_servers_know_the_broker(real_two_name_servers: RealCluster) -
 
 
 def test_access_control_refuses_strangers(real_acl: RealCluster) -> None:
-    """An unsigned request is refused, a signed one is served, and mqadmin signs as the super user."""
+    """With access control an unsigned request is refused, a signed one is served, and mqadmin works."""
     real_acl.create_topic("guarded", queues=1)
 
     unsigned = ask(real_acl.broker.address, RequestCode.GET_ALL_TOPIC_CONFIG)
@@ -81,7 +81,7 @@ def test_access_control_refuses_strangers(real_acl: RealCluster) -> None:
 
 
 def test_tls_servers_refuse_plain_connections(real_tls: RealCluster) -> None:
-    """A trusting client is served, a plain one is disconnected, and mqadmin connects."""
+    """With TLS a client that trusts the authority is served, a plain one is refused, and mqadmin works."""
     real_tls.create_topic("secret", queues=1)
 
     assert real_tls.broker.max_offset("secret", 0) == 0
@@ -92,7 +92,7 @@ def test_tls_servers_refuse_plain_connections(real_tls: RealCluster) -> None:
 
 @pytest.mark.slow
 def test_retention_raises_the_minimum(real_cluster: RealCluster) -> None:
-    """`expire` deletes the oldest messages of a queue."""
+    """`expire` deletes the oldest messages of a queue, so that its minimum offset rises."""
     real_cluster.create_topic("ageing", queues=1)
 
     minimum = real_cluster.broker.expire("ageing", 0)
@@ -101,7 +101,7 @@ def test_retention_raises_the_minimum(real_cluster: RealCluster) -> None:
 
 
 def test_servers_die_with_their_starter(real_version: str, tmp_path: Path) -> None:
-    """A starter that is killed leaves no server behind."""
+    """If the process that started servers is killed, the servers end, too."""
     command = [sys.executable, "-m", "tests.real.servers", "--version", real_version]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as starter:
@@ -115,7 +115,7 @@ def test_servers_die_with_their_starter(real_version: str, tmp_path: Path) -> No
 
 
 def test_versions_are_chosen_by_name() -> None:
-    """`REAL` names versions, `all`, or nothing; the error for an unknown one lists the known ones."""
+    """`REAL` names versions, `all`, or nothing; an unknown version is an error that lists the known ones."""
     assert chosen_versions(None) == ["5.3.3"]
     assert chosen_versions("4.9.7, 5.5.0") == ["4.9.7", "5.5.0"]
     assert set(chosen_versions("all")) == {"4.9.7", "5.3.3", "5.5.0"}
@@ -124,7 +124,7 @@ def test_versions_are_chosen_by_name() -> None:
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """On a machine without Maven the error names it and says what to do."""
+    """Without Maven the error names Maven and says what to do."""
     java_home_tool("java")
     java_home_tool("javac")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -142,5 +142,5 @@ def _listens(port: int) -> bool:
 
 
 def test_free_ports_keep_their_distance() -> None:
-    """A port is chosen with the free neighbours that a broker needs."""
+    """A port is chosen below the ephemeral range, together with the neighbouring ports that a broker needs."""
     assert 20000 <= free_ports(-2, 0, 1) < 32000

@@ -16,20 +16,20 @@ pytestmark = pytest.mark.real
 @both_profiles
 @each_of(EVERYWHERE)
 def test_one_broker(real_cluster: RealCluster, scenario: Scenario) -> None:
-    """Each flow for one broker holds on a real one."""
+    """Each flow for one broker passes on a real one."""
     scenario(real_world(real_cluster))
 
 
 @both_profiles
 @each_of(TWO_BROKERS)
 def test_two_brokers(real_two_brokers: RealCluster, scenario: Scenario) -> None:
-    """Each flow in which one of two brokers stops holds on real servers."""
+    """Each flow in which one of two brokers stops passes on real servers."""
     scenario(real_world(real_two_brokers))
 
 
 @each_of(MASTER_SLAVE)
 def test_master_and_slave(real_master_slave: RealCluster, scenario: Scenario) -> None:
-    """Each flow in which a slave serves for its stopped master holds; slaves of 5.x do so with a setting only."""
+    """Each flow passes in which a slave serves while its master is down; slaves of 5.x need a setting for that."""
     scenario(real_world(real_master_slave))
 
 
@@ -37,5 +37,5 @@ def test_master_and_slave(real_master_slave: RealCluster, scenario: Scenario) ->
 @both_profiles
 @each_of(EXPIRY)
 def test_expiry(real_cluster: RealCluster, scenario: Scenario) -> None:
-    """Each flow of expired messages holds; real brokers delete nothing in their first minute."""
+    """Each flow of expired messages passes; it is slow because real brokers delete nothing in their first minute."""
     scenario(real_world(real_cluster))

@@ -21,24 +21,24 @@ pytestmark = [pytest.mark.real, pytest.mark.spark]
 
 @each_of(EVERYWHERE)
 def test_one_broker(spark: SparkSession, real_cluster: RealCluster, tmp_path: Path, flow: Flow) -> None:
-    """Each flow for one broker holds on a real one."""
+    """Each flow for one broker passes on a real one."""
     flow(spark, real_world(real_cluster), tmp_path)
 
 
 @each_of(TWO_BROKERS)
 def test_two_brokers(spark: SparkSession, real_two_brokers: RealCluster, tmp_path: Path, flow: Flow) -> None:
-    """Each flow in which one of two brokers stops holds on real servers."""
+    """Each flow in which one of two brokers stops passes on real servers."""
     flow(spark, real_world(real_two_brokers), tmp_path)
 
 
 @each_of(MASTER_SLAVE)
 def test_master_and_slave(spark: SparkSession, real_master_slave: RealCluster, tmp_path: Path, flow: Flow) -> None:
-    """Each flow in which a master stops holds on real servers."""
+    """Each flow in which a master stops passes on real servers."""
     flow(spark, real_world(real_master_slave), tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_driver(spark: SparkSession, real_cluster: RealCluster, tmp_path: Path, point: str) -> None:
-    """A driver that is killed at any point of a micro-batch loses and repeats no row."""
+    """If a driver is killed at any point of a micro-batch and runs again, no row is lost or repeated."""
     a_killed_driver_loses_and_repeats_nothing(spark, real_world(real_cluster), tmp_path, point)

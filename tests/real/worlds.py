@@ -1,4 +1,4 @@
-"""Present real clusters to the scenarios of `tests/flows`."""
+"""Make real clusters available to the scenarios of `tests/flows`."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tests.real.servers import ACCESS_KEY, PKI, SECRET_KEY, Broker, RealCluster
 
 
 class RealServers:
-    """Control of a real cluster's brokers."""
+    """The brokers of a real cluster, as scenarios control them: stop, start, replicate, expire."""
 
     def __init__(self, cluster: RealCluster) -> None:
         self._cluster = cluster
 
     def stop(self, broker_name: str) -> None:
-        """End a master, as a power cut does; name servers drop it when its connection breaks."""
+        """Kill a master; wait until the name servers have dropped it."""
         master = self._master(broker_name)
         master.kill()
         name_servers = [server for server in self._cluster.name_servers if server.running]
         until(lambda: not any(server.knows(master.address) for server in name_servers), f"{broker_name} is gone")
 
     def start(self, broker_name: str) -> None:
-        """Start a master again with the messages it had stored."""
+        """Start a stopped master, with the messages it had stored."""
         self._master(broker_name).start()
 
     def replicate(self, queues: Sequence[MessageQueue]) -> None:
@@ -46,7 +46,7 @@ class RealServers:
 
 @cache
 def real_world(cluster: RealCluster) -> World:
-    """Return our client core in front of a real cluster; its routes outlive a scenario, as they do in a client."""
+    """Return the `World` of a real cluster; it is kept, so its routes outlive a scenario, as they do in a client."""
     options: dict[str, Any] = {}
     if cluster.site.acl:
         options["credentials"] = Credentials(ACCESS_KEY, SECRET_KEY)

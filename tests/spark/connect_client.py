@@ -17,12 +17,12 @@ GROUP = "over-connect"
 
 
 def bodies(frame: DataFrame) -> list[str]:
-    """Return the bodies, sorted."""
+    """Return the message bodies of a frame as sorted texts."""
     return sorted(row.text for row in frame.selectExpr("cast(body AS string) AS text").collect())
 
 
 def main(name_server: str, directory: str) -> None:
-    """Read the topic `orders` as a batch and as a stream."""
+    """Read the topic `orders` as a batch and as a stream over Spark Connect; print both lists of bodies."""
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     options = {"nameServer": name_server, "subscribe": "orders", "consumerGroup": GROUP}
     found = bodies(spark.read.format("rocketmq").options(**options).load())

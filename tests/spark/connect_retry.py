@@ -17,17 +17,17 @@ GROUP = "over-connect"
 
 
 def listen(row: Row) -> str:
-    """Accept one row and reject the others."""
+    """Return SUCCESS for one message and RECONSUME_LATER for all others."""
     return SUCCESS if row.body == b"a" else RECONSUME_LATER
 
 
 def column_of(report: DataFrame, column: str) -> list[str]:
-    """Return a column of the result, sorted."""
+    """Return the values of one column of a report, sorted."""
     return sorted(str(row[column]) for row in report.collect())
 
 
 def main(name_server: str) -> None:
-    """Read the topic `orders`, consume it, send all rows back, and send rows to a missing broker."""
+    """Consume the topic `orders`, send all rows back, send rows to an unknown broker; print the three results."""
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     options = {"nameServer": name_server, "subscribe": "orders", "consumerGroup": GROUP}
     rows = spark.read.format("rocketmq").options(**options).load()

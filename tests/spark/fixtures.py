@@ -1,6 +1,6 @@
-"""Provide one Spark session for all tests.
+"""Provide one Spark session to all tests.
 
-Its processes find the packages under test, installed or not, and run the Python of the tests.
+Its processes import the packages from this checkout, and its Python workers run the same Python as the tests.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ LOG_OPTION = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
 
 
 def spark_environment() -> dict[str, str]:
-    """Return the environment variables of a process that starts a JVM."""
+    """Return the environment variables of a Spark driver: Python, and the path of the packages under test."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": path}
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with two task slots, without web page, that logs warnings only."""
+    """A session with two task slots and no web page, which logs warnings and errors only."""
     from pyspark.sql import SparkSession
 
     os.environ.update(spark_environment())

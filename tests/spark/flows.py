@@ -1,7 +1,7 @@
-"""Flows of a Spark query that hold on every cluster, stub or real.
+"""Flows of a Spark query that must pass on every cluster, stub or real.
 
-Each public function of a session, a `World` and a folder is a flow; those whose names begin with `two_brokers_` or
-`master_slave_` need a cluster of that kind.
+A flow is a public function that takes a session, a `World` and a folder. Flows whose names begin with `two_brokers_` or
+`master_slave_` need a cluster of that kind; all others need one broker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SCHEMA = (
 
 
 def a_batch_shows_messages_as_they_were_sent(spark: SparkSession, world: World, _: Path) -> None:
-    """Compare schema, content and order of all columns that do not depend on time."""
+    """Check that a batch read returns schema, order and values of all messages as they were sent."""
     queue = world.make_queue()
     world.send(queue, b"one", TAGS="new", KEYS="k1 k2", vip="yes")
     world.send(queue, "ü".encode())
@@ -43,7 +43,7 @@ def a_batch_shows_messages_as_they_were_sent(spark: SparkSession, world: World, 
 
 
 def a_stream_stops_goes_on_and_commits(spark: SparkSession, world: World, folder: Path) -> None:
-    """Read capped batches; each message is read once, and the group's offsets reach the ends."""
+    """Check that two `availableNow` runs with capped batches read each message once and commit all offsets."""
     queues, group = world.make_topic(2), world.make_group()
     frame = _stream(spark, world, queues[0].topic, consumerGroup=group, maxOffsetsPerTrigger="30")
     for queue in queues:
@@ -61,7 +61,7 @@ def a_stream_stops_goes_on_and_commits(spark: SparkSession, world: World, folder
 
 
 def every_run_commits_its_last_batch_and_frees_its_locks(spark: SparkSession, world: World, folder: Path) -> None:
-    """Run `availableNow` six times; Spark ends the planner by two signals, and unreleased locks would last a minute."""
+    """Check that each of six `availableNow` runs commits its last batch and releases its queue locks at once."""
     queue, group = world.make_queue(), world.make_group()
     frame = _stream(spark, world, queue.topic, consumerGroup=group, ordering="queue", lockQueues="true")
     for end in range(3, 21, 3):
@@ -75,7 +75,7 @@ def every_run_commits_its_last_batch_and_frees_its_locks(spark: SparkSession, wo
 
 
 def two_brokers_outlive_the_absence_of_one(spark: SparkSession, world: World, folder: Path) -> None:
-    """Read on from one broker while the other is down, and from both when it is back."""
+    """Check that a query reads from one broker while the other is down, and from both after its return."""
     stays, leaves = world.make_topic(1)
     sink = Sink()
     with running(_stream(spark, world, stays.topic), sink, folder, processingTime="200 milliseconds") as query:
@@ -96,7 +96,7 @@ def two_brokers_outlive_the_absence_of_one(spark: SparkSession, world: World, fo
 
 
 def master_slave_reads_go_on_at_the_slave(spark: SparkSession, world: World, folder: Path) -> None:
-    """Stop the master during the query; each message is read once."""
+    """Check that a query reads each message once although the master stops, because the slave serves reads."""
     queue, sink = world.make_queue(), Sink()
     world.fill(queue, 300)
     world.servers.replicate([queue])
@@ -114,12 +114,12 @@ def master_slave_reads_go_on_at_the_slave(spark: SparkSession, world: World, fol
 
 
 def _stream(spark: SparkSession, world: World, topic: str, **options: str) -> DataFrame:
-    """Return a streaming read from the beginning that refreshes routes every second."""
+    """Return a streaming read of the topic from its beginning; it refreshes routes every second."""
     reader = spark.readStream.format("rocketmq").options(nameServer=world.name_server, subscribe=topic)
     return reader.options(startingOffsets="earliest", pollNameServerInterval="1s", **options).load()
 
 
 def _await_rows(query: StreamingQuery, sink: Sink, count: int) -> None:
-    """Wait until the running query has written `count` rows."""
+    """Wait until the query has written `count` rows; fail if the query ends with an error."""
     wait_for(lambda: len(sink.rows) >= count or not query.isActive, f"{count} rows")
     assert query.exception() is None

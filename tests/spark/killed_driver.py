@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 POINTS = ("latestOffset", "offsets", "read", "foreachBatch", "commits")
 BATCH = 1
-"""The batch that is interrupted; the previous one is finished, and its commit is due."""
+"""The id of the batch in which the driver dies; batch 0 is finished, and its commit is next."""
 
 
 def write_batch(sink: Path, frame: DataFrame, batch_id: int) -> None:
-    """Write the messages of a batch, all or none."""
+    """Write the messages of a batch to a file of the sink, completely or not at all."""
     rows = sorted(row.body.decode() for row in frame.collect())
     part = sink / f"{batch_id}.part"
     part.write_text(json.dumps(rows))
@@ -37,7 +37,7 @@ def write_batch(sink: Path, frame: DataFrame, batch_id: int) -> None:
 
 
 def main(point: str, checkpoint: Path, sink: Path) -> None:
-    """Run the query until it kills itself."""
+    """Run the query; at this point of its second batch it kills its own process and JVM."""
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
@@ -57,7 +57,7 @@ def main(point: str, checkpoint: Path, sink: Path) -> None:
         return (checkpoint / log / str(batch_id)).exists()
 
     class DyingSource(RocketMQDataSource):
-        """The source with a reader that kills the driver."""
+        """Our data source with a reader that kills the driver at the chosen point."""
 
         def streamReader(self, schema: StructType) -> Any:
             base: Any = type(make_stream_reader(self._options(schema, stream=True)))

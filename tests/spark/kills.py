@@ -1,4 +1,4 @@
-"""The flow of a driver that dies at any point of a micro-batch, for every cluster."""
+"""The flow of a driver that is killed at some point of a micro-batch, for every cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ WATCH_S = 0.02
 
 
 def a_killed_driver_loses_and_repeats_nothing(spark: SparkSession, world: World, folder: Path, point: str) -> None:
-    """Kill a driver and run it again; each row is written once, and the group's offset never runs ahead."""
+    """Kill a driver at this point and run its query again.
+
+    Check that each row is written once, and that the group's offset is never higher than what is written.
+    """
     queues, group = world.make_topic(4), world.make_group()
     options = reader_options(world, queues[0].topic, group)
     checkpoint, sink = folder / "checkpoint", folder / "sink"
@@ -55,7 +58,7 @@ def a_killed_driver_loses_and_repeats_nothing(spark: SparkSession, world: World,
 
 
 def reader_options(world: World, topic: str, group: str) -> dict[str, str]:
-    """Return options of a reader that takes small batches and commits for its group."""
+    """Return reader options with batches of at most ten messages and commits for this group."""
     return {
         "nameServer": world.name_server,
         "subscribe": topic,
@@ -66,14 +69,14 @@ def reader_options(world: World, topic: str, group: str) -> dict[str, str]:
 
 
 def put(world: World, queues: Sequence[MessageQueue], bodies: Sequence[str]) -> None:
-    """Send messages to the queues in turn."""
+    """Send one message for each body, to the queues in turn."""
     for queue, body in zip(cycle(queues), bodies, strict=False):
         world.send(queue, body.encode())
 
 
 @contextmanager
 def never_ahead(world: World, group: str, queues: Sequence[MessageQueue], checkpoint: Path) -> Iterator[None]:
-    """Check during a block that the group's offsets never exceed the batches in the commit log."""
+    """Check during the `with` block that the group's offsets never exceed the last batch in the commit log."""
     over = threading.Event()
     cluster = open_cluster(world.settings)
 
@@ -81,7 +84,7 @@ def never_ahead(world: World, group: str, queues: Sequence[MessageQueue], checkp
         ahead: list[MessageQueue] = []
         while not over.wait(WATCH_S):
             committed = cluster.offsets.fetch_committed(group, queues)
-            done = finished(checkpoint)  # Fetched later: an offset that was committed before must be finished now.
+            done = finished(checkpoint)  # Read last: every offset committed by then must be in it.
             ahead.extend(queue for queue, offset in committed.items() if offset > done.get(queue, 0))
         return ahead
 
@@ -95,7 +98,7 @@ def never_ahead(world: World, group: str, queues: Sequence[MessageQueue], checkp
 
 
 def run_until_killed(point: str, options: dict[str, str], checkpoint: Path, sink: Path) -> None:
-    """Run the driver program, and check that it killed itself."""
+    """Run `killed_driver` in a process of its own; fail unless it is killed by SIGKILL."""
     command = [sys.executable, "-m", "tests.spark.killed_driver", point, str(checkpoint), str(sink)]
     environment = {**os.environ, **spark_environment(), "READER_OPTIONS": json.dumps(options)}
     ended = subprocess.run(command, cwd=ROOT, env=environment, timeout=180, capture_output=True, text=True)
@@ -103,7 +106,7 @@ def run_until_killed(point: str, options: dict[str, str], checkpoint: Path, sink
 
 
 def run_again(spark: SparkSession, options: dict[str, str], checkpoint: Path, sink: Path, once: bool) -> StreamingQuery:
-    """Run the query again to its end."""
+    """Run the query on the same checkpoint until it ends; return it."""
     frame = spark.readStream.format("rocketmq").options(**options).load()
     writer = frame.writeStream.foreachBatch(partial(write_batch, sink)).option("checkpointLocation", str(checkpoint))
     query = writer.trigger(once=True).start() if once else writer.trigger(availableNow=True).start()

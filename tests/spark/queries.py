@@ -1,4 +1,4 @@
-"""Queries as a user writes them, a sink that keeps rows, and the contents of a checkpoint."""
+"""Queries as users write them, a sink that keeps rows in memory, and readers of checkpoints."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ ID = ("topic", "brokerName", "queueId", "queueOffset")
 
 
 def given(stub: StubCluster, **options: str) -> dict[str, str]:
-    """Return options of a reader of `TOPIC` that refreshes routes every second."""
+    """Return options to read `TOPIC` from this stub, with routes refreshed every second and these further options."""
     return {"nameServer": stub.name_server, "subscribe": TOPIC, "pollNameServerInterval": "1s", **options}
 
 
 def batch(spark: SparkSession, stub: StubCluster, **options: str) -> DataFrame:
-    """Return a batch read."""
+    """Return a batch read of `TOPIC` from this stub."""
     return spark.read.format("rocketmq").options(**given(stub, **options)).load()
 
 
 def stream(spark: SparkSession, stub: StubCluster, **options: str) -> DataFrame:
-    """Return a streaming read from the beginning."""
+    """Return a streaming read of `TOPIC` from this stub, from the beginning by default."""
     start = {"startingOffsets": "earliest", **options}
     return spark.readStream.format("rocketmq").options(**given(stub, **start)).load()
 
 
 class Sink:
-    """The rows of each micro-batch; a batch that is written again replaces itself."""
+    """A `foreachBatch` function that keeps the rows of each batch by batch id, so a repeated batch replaces itself."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[Row]] = {}
@@ -48,23 +48,23 @@ class Sink:
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of all batches, in order."""
+        """The rows of all batches in the order of batch ids."""
         return [row for _, rows in sorted(self.batches.items()) for row in rows]
 
     @property
     def bodies(self) -> list[str]:
-        """The bodies of all rows, sorted."""
+        """The bodies of all rows as sorted texts."""
         return sorted(row.body.decode() for row in self.rows)
 
     @property
     def ids(self) -> list[tuple[Any, ...]]:
-        """Topic, broker, queue and offset of each row."""
+        """Topic, broker, queue id and offset of each row, in the order of `rows`."""
         return [tuple(row[name] for name in ID) for row in self.rows]
 
 
 @contextmanager
 def running(frame: DataFrame, sink: Sink, checkpoint: Path, **trigger: Any) -> Iterator[StreamingQuery]:
-    """Start a query that writes into the sink, and stop it after the block."""
+    """Start a query that writes to the sink, yield it, and stop it after the `with` block."""
     writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
     query = (writer.trigger(**trigger) if trigger else writer).start()
     try:
@@ -74,14 +74,14 @@ def running(frame: DataFrame, sink: Sink, checkpoint: Path, **trigger: Any) -> I
 
 
 def run_to_end(frame: DataFrame, sink: Sink, checkpoint: Path, **trigger: Any) -> StreamingQuery:
-    """Run a query whose trigger ends by itself: `availableNow`, unless another one is given."""
+    """Run a query until it ends by itself, by default with the trigger `availableNow`; return it."""
     with running(frame, sink, checkpoint, **trigger or {"availableNow": True}) as query:
         assert query.awaitTermination(int(WAIT_TIMEOUT_S)), "the query should have ended"
     return query
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Wait until the condition holds; fail if it stays false."""
+    """Wait until the condition returns true; fail with `what` as text after the timeout."""
     deadline = time.monotonic() + WAIT_TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, f"not within {WAIT_TIMEOUT_S:g} s: {what}"
@@ -89,7 +89,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 def finished(checkpoint: Path) -> Positions:
-    """Return the position of the last batch in the commit log."""
+    """Return the position at the end of the last batch in the checkpoint's commit log; empty if there is none."""
     done = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")]
     if not done:
         return {}
@@ -100,6 +100,6 @@ def finished(checkpoint: Path) -> Positions:
 
 
 def ends(stub: StubCluster, queues: int = 4) -> dict[MessageQueue, int]:
-    """Return the end of each queue of the topic."""
+    """Return the end offset of each queue of `TOPIC`."""
     numbers = [record.queue_id for record in stub.messages(TOPIC)]
     return {MessageQueue(TOPIC, "broker-a", number): numbers.count(number) for number in range(queues)}

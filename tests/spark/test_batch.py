@@ -26,13 +26,13 @@ MIB = 2**20
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker with a topic of two queues."""
+    """A stub with one broker and a topic of two queues."""
     with StubBroker({TOPIC: 2}) as broker:
         yield broker
 
 
 def test_rows_are_the_messages_in_the_order_of_their_queues(spark: SparkSession, stub: StubBroker) -> None:
-    """All columns that do not depend on time have the values that were sent."""
+    """A batch read returns the messages as they were sent, queue by queue."""
     stub.put(TOPIC, b"a", tags="new", keys="k1 k2", properties={"vip": "yes"}, queue_id=0)
     stub.put(TOPIC, b"b", queue_id=0)
     stub.put(TOPIC, "ü".encode(), queue_id=1)
@@ -48,7 +48,7 @@ def test_rows_are_the_messages_in_the_order_of_their_queues(spark: SparkSession,
 
 
 def test_times_are_instants(spark: SparkSession, stub: StubBroker) -> None:
-    """Times do not depend on the session's time zone, and have milliseconds."""
+    """A timestamp column has milliseconds, and does not depend on the session's time zone."""
     stub.put(TOPIC, b"a", store_timestamp=1_700_000_000_123)
     [row] = batch(spark, stub).selectExpr("unix_millis(storeTimestamp) AS ms", "msgId").collect()
     assert row.ms == 1_700_000_000_123 and len(row.msgId) == 32
@@ -56,7 +56,7 @@ def test_times_are_instants(spark: SparkSession, stub: StubBroker) -> None:
 
 
 def test_columns_may_be_chosen_in_three_ways(spark: SparkSession, stub: StubBroker) -> None:
-    """A layout, an option or a schema chooses the columns and their order."""
+    """The option `rowLayout`, the option `columns` or a schema chooses the columns and their order."""
     stub.put(TOPIC, b"a", keys="k", properties={"vip": "yes"})
     kafka = batch(spark, stub, rowLayout="kafka", includeHeaders="true").drop("timestamp")
     assert kafka.collect() == [(b"k", b"a", TOPIC, 0, 0, 1, [("vip", bytearray(b"yes"))])]
@@ -67,7 +67,7 @@ def test_columns_may_be_chosen_in_three_ways(spark: SparkSession, stub: StubBrok
 
 
 def test_options_may_come_from_sql_in_any_case(spark: SparkSession, stub: StubBroker) -> None:
-    """Option names in SQL are not case-sensitive."""
+    """In SQL, option names may be written in upper or lower case."""
     stub.put(TOPIC, b"a")
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW orders USING rocketmq OPTIONS "
@@ -77,7 +77,7 @@ def test_options_may_come_from_sql_in_any_case(spark: SparkSession, stub: StubBr
 
 
 def test_wrong_options_fail_the_load_with_our_words(spark: SparkSession, stub: StubBroker) -> None:
-    """A wrong option fails in `load`, not when rows are read."""
+    """An invalid option raises our error in `load`, before rows are read."""
     for options, text in (
         ({"maxOffsetsPerQueue": "x"}, "[OPTION_VALUE] maxOffsetsPerQueue = 'x'"),
         ({"consumeFromWhere": "CONSUME_FROM_LAST_OFFSET"}, "startingOffsets=group"),
@@ -89,7 +89,7 @@ def test_wrong_options_fail_the_load_with_our_words(spark: SparkSession, stub: S
 
 
 def test_what_only_the_cluster_knows_fails_the_read_with_our_words(spark: SparkSession, stub: StubBroker) -> None:
-    """An error of the cluster shows code, place and advice."""
+    """If the cluster cannot serve a read, Spark's error contains our code, place and advice."""
     with pytest.raises(Exception, match=r"\[TOPIC_NOT_FOUND\] .*topic nowhere.*\); \w+"):
         batch(spark, stub, subscribe="nowhere").collect()
     stub.fill(TOPIC, 10, 10)
@@ -99,7 +99,7 @@ def test_what_only_the_cluster_knows_fails_the_read_with_our_words(spark: SparkS
 
 
 def test_a_message_above_four_mebibytes_is_read(spark: SparkSession, stub: StubBroker) -> None:
-    """A large message between small ones is read."""
+    """A message of 5 MiB is read, and so are the small messages before and after it."""
     for size in (1, 5 * MIB, 1):
         stub.put(TOPIC, b"." * size, queue_id=0)
     rows = batch(spark, stub).selectExpr("queueOffset", "length(body) AS size").collect()
@@ -108,7 +108,7 @@ def test_a_message_above_four_mebibytes_is_read(spark: SparkSession, stub: StubB
 
 @pytest.mark.parametrize("count", [100_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_every_message_arrives_once(spark: SparkSession, count: int) -> None:
-    """Each of the numbered messages is read once."""
+    """A batch read of many numbered messages returns each of them once."""
     with StubBroker({TOPIC: 8}) as stub:
         stub.fill(TOPIC, count, 100)
         frame = batch(spark, stub, columns="queueId,queueOffset,body", minPartitions="4", maxPartitions="4")

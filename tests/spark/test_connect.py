@@ -1,4 +1,4 @@
-"""Test Spark Connect: the package is installed on the server, and the client sends names and options."""
+"""Test Spark Connect, where the package is installed on the server and the client sends only names and options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ pytestmark = pytest.mark.spark
 
 
 def test_batch_and_stream_work_over_connect(tmp_path: Path) -> None:
-    """A client process reads a batch and a stream; a session is either classic or a client."""
+    """Over Spark Connect a batch and a stream read all messages.
+
+    The client runs in a process of its own, because one process cannot have a classic session and a client.
+    """
     with StubBroker({TOPIC: 4}) as stub:
         for body in "abcdef":
             stub.put(TOPIC, body.encode())

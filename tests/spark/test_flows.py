@@ -32,24 +32,24 @@ EVERYWHERE = [flow for flow in FLOWS if flow not in TWO_BROKERS + MASTER_SLAVE]
 
 
 def each_of(wanted: list[Flow]) -> pytest.MarkDecorator:
-    """Run a test once for each flow, under its name."""
+    """Return a decorator that parametrizes a test with the flows which `wanted` selects, under their names."""
     return pytest.mark.parametrize("flow", wanted, ids=lambda flow: flow.__name__)
 
 
 @each_of(EVERYWHERE)
 def test_one_broker(spark: SparkSession, tmp_path: Path, flow: Flow) -> None:
-    """Each flow for one broker holds on the stub."""
+    """Each flow for one broker passes on the stub."""
     with start_stub() as stub:
         flow(spark, stub_world(stub), tmp_path)
 
 
 @each_of(TWO_BROKERS)
 def test_two_brokers(spark: SparkSession, two_broker_world: World, tmp_path: Path, flow: Flow) -> None:
-    """Each flow in which one of two brokers stops holds on the stub."""
+    """Each flow in which one of two brokers stops passes on the stub."""
     flow(spark, two_broker_world, tmp_path)
 
 
 @each_of(MASTER_SLAVE)
 def test_master_and_slave(spark: SparkSession, master_slave_world: World, tmp_path: Path, flow: Flow) -> None:
-    """Each flow in which a master stops holds on the stub."""
+    """Each flow in which a master stops passes on the stub."""
     flow(spark, master_slave_world, tmp_path)

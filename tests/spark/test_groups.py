@@ -1,4 +1,4 @@
-"""Test queries with groups through Spark: local offsets, queue locks, and shared membership."""
+"""Test queries with consumer groups through Spark: local offset files, queue locks, and shared membership."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ OFTEN = {"processingTime": "200 milliseconds"}
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker with a topic of four queues, and two messages in each."""
+    """A stub with one broker and a topic of four queues, each of which has two messages."""
     with StubBroker({TOPIC: 4}) as broker:
         put(broker, *"abcdefgh")
         yield broker
 
 
 def put(stub: StubBroker, *bodies: str) -> None:
-    """Send messages to the queues in turn."""
+    """Send one message for each body, to the queues in turn."""
     for body in bodies:
         stub.put(TOPIC, body.encode())
 
 
 def test_positions_in_a_file_serve_the_next_query(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """A query with another checkpoint starts at the positions in the local file."""
+    """A query with a new checkpoint starts at the positions that another one stored in the local offset file."""
     place = {"messageModel": "BROADCASTING", "consumerGroup": GROUP, "localOffsetStoreDir": str(tmp_path / "offsets")}
     run_to_end(stream(spark, stub, **place), Sink(), tmp_path / "first")
     put(stub, *"ij")
@@ -55,7 +55,7 @@ def test_positions_in_a_file_serve_the_next_query(spark: SparkSession, stub: Stu
 
 
 def test_locks_are_held_while_a_query_runs(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """A query holds the locks of its queues until it stops."""
+    """A query holds the locks of its queues while it runs, and releases them when it stops."""
     sink = Sink()
     frame = stream(spark, stub, consumerGroup=GROUP, ordering="queue", lockQueues="true", instanceName="one")
     with running(frame, sink, tmp_path, **OFTEN):
@@ -65,7 +65,7 @@ def test_locks_are_held_while_a_query_runs(spark: SparkSession, stub: StubBroker
 
 
 def test_a_query_and_a_consumer_share_a_group(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """A query and a consumer together read all messages, and the group's offsets reach the ends."""
+    """If a query and a consumer are members of one group, together they read and commit all messages."""
     bodies: list[str] = []
 
     def listen(messages: Sequence[ReceivedMessage]) -> Consumed:

@@ -1,4 +1,4 @@
-"""Test that a driver which dies at any point of a micro-batch loses and repeats nothing, on the stub."""
+"""Test on the stub that a driver which is killed at any point of a micro-batch loses and repeats no row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def one_broker() -> Iterator[World]:
-    """A stub with one broker."""
+    """The world of a stub with one broker."""
     with start_stub() as stub:
         yield stub_world(stub)
 
@@ -30,5 +30,5 @@ def one_broker() -> Iterator[World]:
 def test_a_killed_driver_loses_and_repeats_nothing(
     spark: SparkSession, one_broker: World, tmp_path: Path, point: str
 ) -> None:
-    """The flow of a killed driver holds at each point of a micro-batch."""
+    """If a driver is killed at a point of a micro-batch and runs again, each row is written once."""
     a_killed_driver_loses_and_repeats_nothing(spark, one_broker, tmp_path, point)

@@ -1,6 +1,6 @@
-"""Test that the memory of a Python worker is bounded, however many messages wait in the topic.
+"""Test that the memory of a Python worker is bounded, however many messages the topic has.
 
-Each worker writes its own peak, as the system counts it, at the end of each of its tasks.
+After each task a worker writes its peak memory, as the operating system reports it, to a file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIMIT_MIB, GROWTH_MIB = 400, 32
 
 
 def measured_source(peaks: Path) -> type[RocketMQDataSource]:
-    """Return a source whose workers write their peak memory to a folder."""
+    """Return a data source whose Python workers write their peak memory into the folder `peaks`."""
 
     class MeasuredSource(RocketMQDataSource):
         @classmethod
@@ -53,7 +53,7 @@ def measured_source(peaks: Path) -> type[RocketMQDataSource]:
 
 
 def peak_mib(spark: SparkSession, stub: StubBroker, peaks: Path, count: int) -> float:
-    """Read the whole topic; return the highest peak of any worker so far."""
+    """Read the whole topic; return the highest peak memory that any worker has written so far, in MiB."""
     reader = spark.read.format("rocketmq-measured").options(**given(stub, maxPartitions="2"))
     assert reader.load().selectExpr("sum(length(body)) AS bytes").collect() == [(count * BODY_BYTES,)]
     return max(int(path.read_text()) for path in peaks.iterdir()) / MIB
@@ -63,7 +63,7 @@ def peak_mib(spark: SparkSession, stub: StubBroker, peaks: Path, count: int) -> 
 def test_a_worker_needs_no_more_memory_for_a_larger_backlog(
     spark: SparkSession, tmp_path: Path, gigabytes: float
 ) -> None:
-    """A backlog ten times as large raises the peak by little; with `-s` both peaks are printed."""
+    """If a topic has ten times as many messages, a worker's peak memory grows by less than 32 MiB."""
     spark.dataSource.register(measured_source(tmp_path))
     count = int(gigabytes * 1e9) // BODY_BYTES
     with StubBroker({TOPIC: 8}) as stub:

@@ -1,4 +1,4 @@
-"""Test that the programs of README run."""
+"""Test that the Python programs in README.md run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ pytestmark = pytest.mark.spark
 
 
 def programs() -> list[str]:
-    """Return the Python programs in README."""
+    """Return the source texts of the Python programs in README.md."""
     return re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("program", programs())
 def test_programs_of_the_readme_run(program: str) -> None:
-    """Each program prints the message that it put."""
+    """Each Python program in README.md runs and prints the message that it sent."""
     environ = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
 
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Test through Spark that failed rows are sent back and delivered again."""
+"""Test through Spark that failed rows are sent back to their brokers and delivered again."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker with a topic of four queues and a clock that stands still."""
+    """A stub with one broker, a topic of four queues, and a clock that only the test advances."""
     with StubBroker({TOPIC: 4}, frozen_clock=True) as broker:
         yield broker
 
 
 def put(stub: StubBroker, *bodies: str) -> None:
-    """Send messages to the queues in turn."""
+    """Send one message for each body, to the queues in turn."""
     for body in bodies:
         stub.put(TOPIC, body.encode())
 
 
 def options(stub: StubBroker, **more: str) -> dict[str, str]:
-    """Return a reader's options with those of the helpers."""
+    """Return options for a reader and for the functions of `retry`, with these further options."""
     return given(stub, consumerGroup=GROUP, **more)
 
 
 def bodies(stub: StubBroker, topic: str) -> list[str]:
-    """Return the bodies in a topic, sorted."""
+    """Return the bodies of all messages in a topic as sorted texts."""
     return sorted(record.body.decode() for record in stub.messages(topic))
 
 
 def test_rows_go_back_once_and_the_frame_tells(spark: SparkSession, stub: StubBroker) -> None:
-    """Reading the result sends nothing again; a row's own level overrides the option."""
+    """Rows go back once, at the delay level of their column or the option; reading the report repeats nothing."""
     put(stub, *"abcd")
     levels = "CASE body WHEN binary('a') THEN -1 WHEN binary('b') THEN 1 END AS delayLevel"
     rows = batch(spark, stub).selectExpr("*", levels)
@@ -65,7 +65,7 @@ def test_rows_go_back_once_and_the_frame_tells(spark: SparkSession, stub: StubBr
 
 
 def test_refusals_are_counted_by_broker(spark: SparkSession, stub: StubBroker) -> None:
-    """The error counts refused rows by broker and names the first reason; a report raises nothing."""
+    """If brokers refuse rows, the error counts them by broker; with `on_error="report"` the report contains them."""
     put(stub, *"abc")
     moved = "CASE body WHEN binary('c') THEN brokerName ELSE 'broker-z' END AS brokerName"
     rows = batch(spark, stub).selectExpr("topic", moved, "commitLogOffset", "msgId")
@@ -80,7 +80,7 @@ def test_refusals_are_counted_by_broker(spark: SparkSession, stub: StubBroker) -
 
 
 def test_wrong_requests_are_refused_before_anything_is_sent(spark: SparkSession, stub: StubBroker) -> None:
-    """Wrong columns, types, arguments and groups are refused by name."""
+    """Invalid columns, types, arguments or groups raise an `OptionError` that names them."""
     rows = batch(spark, stub)
     typed = rows.withColumn("commitLogOffset", rows.commitLogOffset.cast("string"))
     wrong: list[tuple[str, Any]] = [
@@ -100,7 +100,7 @@ def test_wrong_requests_are_refused_before_anything_is_sent(spark: SparkSession,
 
 
 def test_a_function_decides_row_by_row(spark: SparkSession, stub: StubBroker) -> None:
-    """The function gets rows as `collect` returns them; a row that it cannot handle is sent back."""
+    """`consume` calls the function for each row, and sends back the rows that it rejects or fails on."""
     put(stub, "good", "later", "broken", "nonsense")
 
     def listen(row: Row) -> object:
@@ -118,7 +118,7 @@ def test_a_function_decides_row_by_row(spark: SparkSession, stub: StubBroker) ->
 
 
 def test_in_order_a_row_is_tried_again_before_the_next(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """Each queue is consumed in order; a row that always fails becomes a dead letter."""
+    """In orderly mode a suspended row is repeated before the next one; after its last attempt it is a dead letter."""
     put(stub, *(f"{queue}{turn}" for turn in "abc" for queue in range(4)))
     seen = tmp_path / "seen"
 
@@ -138,7 +138,7 @@ def test_in_order_a_row_is_tried_again_before_the_next(spark: SparkSession, stub
 
 
 def test_a_query_reads_what_it_sent_back(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """A returned row is read in later runs until it is a dead letter; the group's offsets cover the retry topic."""
+    """With `readRetryTopic` a query reads its returned row again, until the row becomes a dead letter."""
     put(stub, "good", "poison")
     asked = options(stub, maxReconsumeTimes="2")
     columns = "topic,brokerName,commitLogOffset,msgId,body,reconsumeTimes,originTopic"
@@ -159,7 +159,10 @@ def test_a_query_reads_what_it_sent_back(spark: SparkSession, stub: StubBroker, 
 
 
 def test_it_works_over_connect(stub: StubBroker) -> None:
-    """A client process sends rows back; a session is either classic or a client."""
+    """Over Spark Connect rows are consumed and sent back.
+
+    The client runs in a process of its own, because one process cannot have a classic session and a client.
+    """
     put(stub, *"abc")
     command = [sys.executable, "-m", "tests.spark.connect_retry", stub.name_server]
     environment = {**os.environ, **spark_environment()}

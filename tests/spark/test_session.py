@@ -1,4 +1,4 @@
-"""Test that Spark runs here, with this Java, and with this Python in its workers."""
+"""Test that Spark runs with this Java, and that its workers run this Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_workers_run_the_python_of_the_tests(spark: SparkSession) -> None:
-    """A worker runs the Python that finds the packages under test."""
+    """The Python workers of a session run the same Python as the tests."""
 
     def name_python(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

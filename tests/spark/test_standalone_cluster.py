@@ -1,4 +1,4 @@
-"""Test a job that is submitted to a Spark cluster of several processes, with the package installed from its wheel."""
+"""Test a job that is submitted to a standalone Spark cluster, with the package installed from its wheel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package as installed from its wheel, and without the source tree."""
+    """The folder into which the package was installed from its wheel; it does not contain the source tree."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", folder, ROOT], check=True, timeout=300)
@@ -36,7 +36,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(site: Path) -> dict[str, str]:
-    """Return the environment of master, workers and driver: the installed package, this Python, loopback."""
+    """Return the environment of all Spark processes: the installed package, this Python, the loopback address."""
     return {
         **os.environ,
         "PYTHONPATH": str(site),
@@ -49,7 +49,7 @@ def environment(site: Path) -> dict[str, str]:
 
 @contextmanager
 def daemon(log: Path, environ: dict[str, str], *arguments: str) -> Iterator[None]:
-    """Start one Spark process, and end it after the block."""
+    """Start a Spark process with these arguments; end it after the `with` block."""
     with log.open("w") as output:
         command = [str(SPARK_HOME / "bin" / "spark-class"), *arguments]
         process = subprocess.Popen(command, env=environ, cwd=log.parent, stdout=output, stderr=subprocess.STDOUT)
@@ -61,7 +61,7 @@ def daemon(log: Path, environ: dict[str, str], *arguments: str) -> Iterator[None
 
 
 def wait_for(log: Path, pattern: str, count: int = 1) -> str:
-    """Wait for `count` matches in a log; return the last one."""
+    """Wait until the pattern occurs `count` times in a log; return its last match."""
     ends = time.monotonic() + START_S
     while time.monotonic() < ends:
         found = re.findall(pattern, log.read_text())
@@ -73,7 +73,7 @@ def wait_for(log: Path, pattern: str, count: int = 1) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a master with two workers of one core each."""
+    """The address of the master of a Spark cluster with two workers of one core each."""
     folder, environ = tmp_path_factory.mktemp("cluster"), environment(installed)
     with ExitStack() as running:
         log = folder / "master.log"
@@ -90,7 +90,7 @@ def cluster(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def submit(master: str, site: Path, *arguments: str) -> str:
-    """Run the job; return its output."""
+    """Run the job on the cluster; return its output, and fail if the job fails."""
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, "--executor-memory", "512m", str(JOB)]
     done = subprocess.run(
         [*command, *arguments], env=environment(site), cwd=site, capture_output=True, text=True, timeout=JOB_S
@@ -102,7 +102,7 @@ def submit(master: str, site: Path, *arguments: str) -> str:
 def test_a_submitted_job_reads_on_two_workers_and_goes_on_where_it_stopped(
     cluster: str, installed: Path, tmp_path: Path
 ) -> None:
-    """Two runs of one job append every message once."""
+    """If a job runs twice with one checkpoint, its table has every message once."""
     with StubBroker(topics={"orders": 4}) as broker:
         places = (broker.name_server, "orders", str(tmp_path / "table"), str(tmp_path / "checkpoint"))
         broker.fill("orders", 2000, 100)
@@ -113,7 +113,7 @@ def test_a_submitted_job_reads_on_two_workers_and_goes_on_where_it_stopped(
 
 
 def count_distinct_places(table: Path) -> int:
-    """Return the number of messages in the table; fail if it holds one twice."""
+    """Return the number of messages in the table; fail if it contains one of them twice."""
     import pyarrow.dataset as ds
 
     rows = ds.dataset(table, partitioning="hive").to_table(columns=["brokerName", "queueId", "queueOffset"])

@@ -23,31 +23,31 @@ pytestmark = pytest.mark.spark
 
 
 RUNS_WITH_CAPS = 1 if HAS_ADMISSION else 3
-"""The number of `availableNow` runs that read three capped batches: before PySpark 4.2 each run has one."""
+"""The number of `availableNow` runs that read three capped batches: before PySpark 4.2 a run reads only one."""
 
 
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
-    """One broker with a topic of four queues."""
+    """A stub with one broker and a topic of four queues."""
     with StubBroker({TOPIC: 4}) as broker:
         yield broker
 
 
 def await_committed(stub: StubBroker) -> None:
-    """Wait until the last batch is committed; before PySpark 4.2 that happens with the next batch."""
+    """Wait until the last batch is committed; do nothing before PySpark 4.2, where the next batch commits it."""
     if HAS_ADMISSION:
         wait_for(lambda: stub.offsets(GROUP) == ends(stub), "the last batch is committed")
 
 
 def put(stub: StubBroker, *bodies: str) -> None:
-    """Send messages to the queues in turn."""
+    """Send one message for each body, to the queues in turn."""
     for body in bodies:
         stub.put(TOPIC, body.encode())
 
 
 @pytest.mark.skipif(not HAS_ADMISSION, reason="before PySpark 4.2 the last batch is committed by the next run")
 def test_runs_to_an_end_commit_it_at_slow_brokers(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """The last commit of a run is in flight when Spark ends it, and arrives."""
+    """If brokers are slow, the commit of the last batch still reaches them when Spark ends the query."""
     stub.faults.delay(60, times=None)
     frame = stream(spark, stub, consumerGroup=GROUP)
     for bodies in ("abcd", "efgh", "ijkl"):
@@ -60,7 +60,7 @@ def test_runs_to_an_end_commit_it_at_slow_brokers(spark: SparkSession, stub: Stu
 
 
 def test_rows_come_while_the_query_runs(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """Rows keep the order of their queues, and each batch is committed, the last one without new messages."""
+    """A running query reads new messages in the order of their queues, and commits also the last batch."""
     sink = Sink()
     frame = stream(spark, stub, consumerGroup=GROUP, maxPartitions="2")
     with running(frame, sink, tmp_path, processingTime="200 milliseconds") as query:
@@ -78,7 +78,7 @@ def test_rows_come_while_the_query_runs(spark: SparkSession, stub: StubBroker, t
 
 
 def test_available_now_keeps_its_caps_and_ends(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """A run reads several capped batches and commits them; the next run reads later messages only."""
+    """An `availableNow` run reads capped batches and commits them; the next run reads only later messages."""
     sink, frame = Sink(), stream(spark, stub, consumerGroup=GROUP, maxOffsetsPerTrigger="5")
     put(stub, *"abcdefghijkl")
     for _ in range(RUNS_WITH_CAPS):
@@ -93,7 +93,7 @@ def test_available_now_keeps_its_caps_and_ends(spark: SparkSession, stub: StubBr
 def test_once_reads_everything_and_is_committed_when_asked_for(
     spark: SparkSession, stub: StubBroker, tmp_path: Path
 ) -> None:
-    """Spark does not report the batch of this trigger, so `commit_offsets` commits it."""
+    """A batch of the trigger `once` is committed by `commit_offsets`, since Spark does not report it to the reader."""
     caps = {"maxOffsetsPerTrigger": "5"} if HAS_ADMISSION else {}
     sink, frame = Sink(), stream(spark, stub, consumerGroup=GROUP, **caps)
     put(stub, *"abcdefghijkl")
@@ -106,7 +106,7 @@ def test_once_reads_everything_and_is_committed_when_asked_for(
 def test_the_default_trigger_idles_without_batches_and_without_hammering(
     spark: SparkSession, stub: StubBroker, tmp_path: Path
 ) -> None:
-    """Spark plans about a hundred times a second, and brokers get at most ten requests."""
+    """An idle query with the default trigger runs no batch, and sends brokers at most ten requests a second."""
     sink = Sink()
     put(stub, "a")
     with running(stream(spark, stub), sink, tmp_path) as query:
@@ -126,7 +126,7 @@ def test_the_default_trigger_idles_without_batches_and_without_hammering(
 
 
 def test_a_query_goes_on_where_its_checkpoint_ends(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """A query that began at the end of the queues continues from its checkpoint."""
+    """A restarted query reads from its checkpoint on, although its option says `latest`."""
     sink, frame = Sink(), stream(spark, stub, startingOffsets="latest", consumerGroup=GROUP)
     put(stub, "old")
     with running(frame, sink, tmp_path, processingTime="100 milliseconds"):
@@ -138,7 +138,7 @@ def test_a_query_goes_on_where_its_checkpoint_ends(spark: SparkSession, stub: St
 
 
 def test_a_listener_commits_every_batch(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """A listener commits every batch, including that of the trigger once."""
+    """A `CommitListener` commits the batches of a query, also with the trigger `once`."""
     listener = CommitListener(given(stub, consumerGroup=GROUP))
     spark.streams.addListener(listener)
     try:
@@ -150,7 +150,7 @@ def test_a_listener_commits_every_batch(spark: SparkSession, stub: StubBroker, t
 
 
 def test_a_sink_that_reads_twice_gets_the_same_rows(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """Each action on a batch reads the same ranges, and so does each branch of a union."""
+    """If a sink reads a batch twice, or through a union, it gets the same rows each time."""
     seen: list[list[str]] = []
 
     def write(frame: DataFrame, _: int) -> None:
@@ -169,21 +169,21 @@ def test_a_sink_that_reads_twice_gets_the_same_rows(spark: SparkSession, stub: S
 
 
 def failure(frame: DataFrame, checkpoint: Path) -> str:
-    """Run a query that fails; return the text of its error."""
+    """Run a query that must fail; return the text of its error."""
     with pytest.raises(Exception) as ended:
         run_to_end(frame, Sink(), checkpoint)
     return str(ended.value)
 
 
 def test_a_group_with_members_ends_the_query_at_once(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """The error says what to do."""
+    """If the group has live members, the query fails with GROUP_IN_USE and advice."""
     join(stub)
     text = failure(stream(spark, stub, consumerGroup=GROUP), tmp_path)
     assert "[GROUP_IN_USE]" in text and "commitOffsets=none" in text
 
 
 def test_loss_ends_the_query_with_queue_and_offset(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """A loss that planning finds ends the query."""
+    """If messages expired before the query read them, it fails; with `failOnDataLoss=false` it goes on."""
     put(stub, "a")
     run_to_end(stream(spark, stub), Sink(), tmp_path)
     for _ in range(3):
@@ -197,7 +197,7 @@ def test_loss_ends_the_query_with_queue_and_offset(spark: SparkSession, stub: St
 
 
 def test_batch_options_are_refused_by_a_stream(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
-    """The error names the trigger that replaces the option."""
+    """If a stream gets an option of batch reads, the error names the trigger to use instead."""
     text = failure(stream(spark, stub, endingOffsets="latest"), tmp_path)
     assert "[OPTION_SCOPE] endingOffsets" in text and "availableNow" in text
 
@@ -208,7 +208,7 @@ def test_batch_options_are_refused_by_a_stream(spark: SparkSession, stub: StubBr
 def test_readers_without_admission_control_keep_their_place(
     spark: SparkSession, stub: StubBroker, tmp_path: Path
 ) -> None:
-    """Under PySpark 4.1 caps hold, a restart continues, and a batch is committed when the next one is planned."""
+    """With the reader for PySpark 4.1 batches are capped, restarts continue, and the next batch commits the last."""
     from pyspark.sql.types import StructType
 
     from pyspark_rocketmq.datasource import RocketMQDataSource
@@ -239,7 +239,7 @@ def test_readers_without_admission_control_keep_their_place(
 
 @pytest.mark.parametrize("count", [100_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_every_message_arrives_once(spark: SparkSession, tmp_path: Path, count: int) -> None:
-    """Each of the numbered messages is read once, in capped batches."""
+    """A stream with capped batches reads each of many numbered messages once."""
     seen: dict[int, set[int]] = {}
 
     def write(frame: DataFrame, batch_id: int) -> None:

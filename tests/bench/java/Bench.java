@@ -10,8 +10,8 @@ import java.util.Map;
 /**
  * Runs one official client at a time at full speed, and reports messages and seconds.
  *
- * <p>One JSON object a line comes in with a task; one line goes out with messages and seconds. The process stays, so
- * that a second run finds its code compiled, and ends when its input ends.
+ * <p>It reads one JSON object per line, a task, and answers with one line: the number of messages and the seconds. The
+ * process stays, so that a second run finds its code compiled; it ends when its input ends.
  */
 public final class Bench {
     private static final PrintStream OUT = System.out;

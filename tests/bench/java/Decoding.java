@@ -8,7 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.rocketmq.common.message.MessageDecoder;
 
-/** Runs the official decoder over recorded pull responses: a file of bodies, each after its length. */
+/** Decodes stored pull responses with the official decoder; the file has bodies, each after its length. */
 final class Decoding {
     private static Path loaded;
     private static List<ByteBuffer> bodies;

@@ -74,7 +74,7 @@ final class Draining {
         return counter;
     }
 
-    /** Seeks twice: concurrent first requests to a broker sometimes fail. */
+    /** Seeks again after a failure, because concurrent first requests to a broker sometimes fail. */
     private static void seekToBegin(DefaultLitePullConsumer consumer, MessageQueue queue) throws Exception {
         try {
             consumer.seekToBegin(queue);

@@ -14,10 +14,10 @@ import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * Fills a topic evenly with the official producer: batches, a thread per queue up to four.
+ * Fills all queues of a topic equally with the official producer: in batches, with up to four threads.
  *
  * <p>A broker adds two properties to a message that is sent alone, but not to one in a batch; they are added here, so
- * that records are those of single sends. Properties differ in length from message to message, as keys and
+ * that records are as long as those of single sends. Properties differ in length from message to message, as keys and
  * names do, unless the task wants all records alike.
  */
 final class Filling {

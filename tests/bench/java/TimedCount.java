@@ -3,7 +3,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** Counts messages from any thread; the clock runs from the first message to the last wanted one. */
+/** Counts messages from several threads, and times them from the first one to the one that completes the number. */
 final class TimedCount {
     private static final long LONGEST_SECONDS = 900;
 

@@ -9,7 +9,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Makes a topic and fills it evenly with the same bodies as the RocketMQ topic. */
+/** Creates a topic and fills its partitions equally, with the same bodies as the RocketMQ topic. */
 public final class FillKafka {
     private FillKafka() {}
 

@@ -38,18 +38,18 @@ Scenario = Callable[[World], None]
 
 
 def scenarios_of(*modules: ModuleType) -> list[Scenario]:
-    """Return the public functions of modules, in the order of their names."""
+    """Return the scenarios of these modules, sorted by name."""
     found = [(module, scenario) for module in modules for _, scenario in getmembers(module, isfunction)]
     return [scenario for module, scenario in found if is_own(module, scenario)]
 
 
 def is_own(module: ModuleType, scenario: Scenario) -> bool:
-    """Return whether a function is a scenario of this module, not a helper or an import."""
+    """Return whether this module defines the function as a scenario; helpers and imported functions are none."""
     return scenario.__module__ == module.__name__ and not scenario.__name__.startswith("_")
 
 
 def each_of(scenarios: list[Scenario]) -> pytest.MarkDecorator:
-    """Run a test once for each scenario, under its name."""
+    """Return a decorator that parametrizes a test with these scenarios, under their names."""
     return pytest.mark.parametrize("scenario", scenarios, ids=lambda scenario: scenario.__name__)
 
 

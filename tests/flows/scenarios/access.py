@@ -1,4 +1,4 @@
-"""Scenarios of access control, for brokers that know one user, whose credentials the world has."""
+"""Scenarios of access control, for brokers that know one user; the world's options hold the user's credentials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.flows.world import World, fresh
 
 
 def right_key_is_served(world: World) -> None:
-    """Send, read, commit and lock with signed requests."""
+    """Check that requests signed with the user's key are served: sends, pulls, commits and locks."""
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 50, TAGS="t")
 
@@ -28,7 +28,7 @@ def right_key_is_served(world: World) -> None:
 
 
 def signed_lookups_are_served(world: World) -> None:
-    """Query by unique key, which carries a field that some brokers do not include in the signature."""
+    """Check that a signed query by unique key is served; some brokers do not sign one of its fields."""
     queue, unique_id = world.make_queue(), fresh("id")
     receipt = world.send(queue, b"me", KEYS="k", UNIQ_KEY=unique_id)
     messages = world.cluster.messages
@@ -39,7 +39,7 @@ def signed_lookups_are_served(world: World) -> None:
 
 
 def wrong_secret_is_refused(world: World) -> None:
-    """Check that the error names the signature, broker and topic, and shows no secret."""
+    """Check that a request signed with a wrong secret fails; the error names topic and broker, and hides the secret."""
     queue = world.make_queue()
     right: Credentials = world.options["credentials"]
 
@@ -51,17 +51,17 @@ def wrong_secret_is_refused(world: World) -> None:
 
 
 def unknown_key_is_refused(world: World) -> None:
-    """Check that the error names the unknown user."""
+    """Check that a request of an unknown user fails with an error that names the user."""
     assert "stranger" in str(_refusal(world, world.make_queue(), Credentials("stranger", "s")))
 
 
 def unsigned_request_is_refused(world: World) -> None:
-    """Check that requests without credentials are refused."""
+    """Check that brokers refuse requests without credentials."""
     _refusal(world, world.make_queue(), None)
 
 
 def _refusal(world: World, queue: MessageQueue, credentials: Credentials | None) -> BrokerError:
-    """Check that requests with these credentials are refused, and return the error."""
+    """Check that brokers refuse requests with these credentials; return the error."""
     cluster = open_cluster(replace(world.settings, credentials=credentials))
     kind = world.by_version({"4.9": CredentialsRefused, "5": NoPermission})
     with pytest.raises(kind) as caught:

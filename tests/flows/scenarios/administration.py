@@ -1,4 +1,4 @@
-"""Scenarios of an administrator's requests."""
+"""Scenarios of an administrator's requests: topics, groups, statistics, resets and broker settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.flows.world import World, fresh, until
 
 
 def topic_is_made_and_deleted(world: World) -> None:
-    """Check that name servers list a topic until it is deleted."""
+    """Check that a deleted topic leaves the name servers, so that a request for its route fails."""
     topic = world.make_topic(2)[0].topic
 
     world.cluster.admin.delete_topic(topic)
@@ -23,7 +23,7 @@ def topic_is_made_and_deleted(world: World) -> None:
 
 
 def topic_config_is_told(world: World) -> None:
-    """Fetch the configuration of all topics of a broker and, since 5.0, of a single one."""
+    """Check that a broker returns the configuration of all its topics and, since 5.0, of a single topic."""
     queue = world.make_topic(3)[0]
     admin = world.cluster.admin
 
@@ -38,7 +38,7 @@ def topic_config_is_told(world: World) -> None:
 
 
 def topic_statistics(world: World) -> None:
-    """Check the bounds and the last store time of every queue."""
+    """Check that the statistics of a topic contain the bounds and the last store time of every queue."""
     filled, empty = world.make_topic(2)
     world.fill(filled, 4)
 
@@ -50,7 +50,7 @@ def topic_statistics(world: World) -> None:
 
 
 def group_config_is_made_and_told(world: World) -> None:
-    """Fetch the configuration of all groups of a broker and, since 5.0, of a single one."""
+    """Check that a group's configuration is stored, returned with all others, since 5.0 also alone, and deleted."""
     queue, group = world.make_queue(), fresh("group")
     admin = world.cluster.admin
 
@@ -69,7 +69,7 @@ def group_config_is_made_and_told(world: World) -> None:
 
 
 def progress_of_a_group(world: World) -> None:
-    """Check a group's committed offset, and the end of its queue."""
+    """Check that a group's statistics contain its committed offset and the end of the queue."""
     queue, group = _consumed_queue(world, committed=3)
 
     stats = world.cluster.admin.fetch_consume_stats(group, queue.topic)
@@ -79,7 +79,7 @@ def progress_of_a_group(world: World) -> None:
 
 
 def groups_and_topics_are_linked_by_commits(world: World) -> None:
-    """Fetch the groups of a topic and, since 5.0, the topics of a group."""
+    """Check that after a commit a broker returns the group for its topic and, since 5.0, the topic for its group."""
     queue, group = _consumed_queue(world, committed=1)
     admin = world.cluster.admin
 
@@ -92,7 +92,7 @@ def groups_and_topics_are_linked_by_commits(world: World) -> None:
 
 
 def time_spans_of_a_group(world: World) -> None:
-    """Check the store times of the first message, the last one, and the next one of the group."""
+    """Check the store times of a queue's first and last message, and of the last one that the group consumed."""
     queue, group = _consumed_queue(world, committed=2)
     records = world.read(queue)
 
@@ -104,7 +104,7 @@ def time_spans_of_a_group(world: World) -> None:
 
 
 def group_is_reset(world: World) -> None:
-    """Reset a group to a time before all messages, hence to the start; before 5.0 a member must be there."""
+    """Check that a reset to a time before all messages sets the offset to 0; before 5.0 it fails without a member."""
     queue, group = _consumed_queue(world, committed=4)
 
     if world.by_version({"4.9": True, "5": False}):
@@ -115,7 +115,7 @@ def group_is_reset(world: World) -> None:
 
 
 def broker_settings_are_changed(world: World) -> None:
-    """Change a setting of a running broker, and find its version in the runtime figures."""
+    """Check that a running broker accepts a setting, and that its runtime information contains its version."""
     name, admin = world.make_queue().broker_name, world.cluster.admin
     before = admin.fetch_broker_config(name)["maxTransferCountOnMessageInMemory"]
 
@@ -126,13 +126,16 @@ def broker_settings_are_changed(world: World) -> None:
 
 
 def unknown_broker_has_no_settings(world: World) -> None:
-    """Check that the error lists the known brokers."""
+    """Check that a request for the settings of an unknown broker fails with an error that lists the known brokers."""
     with pytest.raises(NoBrokerAvailable, match=r"broker-x\b.*\bbroker-a"):
         world.cluster.admin.fetch_broker_config("broker-x")
 
 
 def _consumed_queue(world: World, committed: int) -> tuple[MessageQueue, str]:
-    """Fill a queue with five messages, and commit for a group that was a member once: else brokers do not know it."""
+    """Return a queue of five messages, and a group that has committed an offset in it.
+
+    The group has a member for a moment, because brokers return statistics only for groups that have had one.
+    """
     queue, group = world.make_queue(), world.make_group()
     groups, address = world.cluster.groups, world.master(queue)
     world.fill(queue, 5)

@@ -1,4 +1,4 @@
-"""Scenarios of TLS, for servers with a certificate of an authority that the world trusts."""
+"""Scenarios of TLS, for servers whose certificate is signed by an authority that the world trusts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER_CA = Path(__file__).parents[2] / "net" / "pki" / "other_ca.pem"
 
 
 def trusted_server_is_talked_to(world: World) -> None:
-    """Send and read over TLS, to name server and broker."""
+    """Check that messages are sent and read over TLS, with name server and broker."""
     queue = world.make_queue()
     world.fill(queue, 100, size=1000)
 
@@ -25,7 +25,7 @@ def trusted_server_is_talked_to(world: World) -> None:
 
 
 def threads_share_a_trusted_connection(world: World) -> None:
-    """Check that the threaded connection speaks TLS."""
+    """Check that requests over the threaded connection are encrypted with TLS and answered."""
     queue = world.make_queue()
 
     with world.shared_cluster() as cluster:
@@ -33,7 +33,7 @@ def threads_share_a_trusted_connection(world: World) -> None:
 
 
 def stranger_is_not_talked_to(world: World) -> None:
-    """Refuse a certificate of an unknown authority; the error names the address and says what to do."""
+    """Check that a client refuses a certificate of an unknown authority; the error has address and advice."""
     untrusting = patient_net(TlsSettings(trust_cert_path=str(OTHER_CA)))
     cluster = open_cluster(replace(world.settings, net=untrusting, retries=0))
 
@@ -42,7 +42,7 @@ def stranger_is_not_talked_to(world: World) -> None:
 
 
 def authority_may_be_given_as_text(world: World) -> None:
-    """Trust an authority that is given as text, for machines without its file."""
+    """Check that a client accepts the authority's certificate as text instead of as a file."""
     tls = world.settings.net.tls
     assert tls is not None and tls.trust_cert_path is not None
     text = Path(tls.trust_cert_path).read_text(encoding="ascii")

@@ -15,7 +15,7 @@ from tests.flows.world import WAIT_TIMEOUT_S, World, until
 
 
 def bounds_are_asked_of_the_slave(world: World) -> None:
-    """Fetch bounds from the slave while the master is down; they are marked as a replica's."""
+    """Check that bounds come from the slave while the master is down, and are marked with `from_replica`."""
     queue = replicated_queue(world, 5)
 
     with master_down(world, queue):
@@ -26,7 +26,7 @@ def bounds_are_asked_of_the_slave(world: World) -> None:
 
 
 def reading_outlasts_the_absence_of_a_master(world: World) -> None:
-    """Read each message once, whether the slave serves or refuses reads, as slaves of 5.x do by default."""
+    """Check that each message is read once although the master stops; the slave may serve reads or refuse them."""
     queue = replicated_queue(world, 60)
     blocks = iter(read_all(open_cluster(world.settings), [whole(queue, 60)], PullSettings(batch_size=5, depth=1)))
     seen = [next(blocks)]
@@ -39,7 +39,7 @@ def reading_outlasts_the_absence_of_a_master(world: World) -> None:
 
 
 def nothing_is_stored_at_a_slave(world: World) -> None:
-    """Check that sends fail without the master, and succeed when it is back."""
+    """Check that a send fails while the master is down, and succeeds when it is up again."""
     queue = replicated_queue(world, 1)
 
     with master_down(world, queue):
@@ -53,7 +53,7 @@ def nothing_is_stored_at_a_slave(world: World) -> None:
 
 
 def old_route_is_given_up_by_the_error(world: World) -> None:
-    """Check that a failed send names the dead master, and refreshes the route for the next one."""
+    """Check that a failed send names the stopped master, and that the next send uses a route without it."""
     queue = replicated_queue(world, 1)
     dead = world.master(queue)
 

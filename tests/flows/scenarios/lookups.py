@@ -1,4 +1,4 @@
-"""Scenarios of single messages that are looked up by key, by unique id and by offset message id."""
+"""Scenarios that look up single messages by key, by unique id and by offset message id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.flows.world import World, fresh, until
 
 
 def message_is_found_by_key(world: World) -> None:
-    """Find a message by each of its keys, in each queue; an unknown key finds nothing."""
+    """Check that a message is found by each of its keys, in each queue, and that an unknown key finds none."""
     first, second = world.make_topic(2)
     messages = world.cluster.messages
     world.send(first, b"1", KEYS="a b")
@@ -27,7 +27,7 @@ def message_is_found_by_key(world: World) -> None:
 
 
 def message_is_found_by_unique_id(world: World) -> None:
-    """Find a message by the id that its producer gave it."""
+    """Check that a message is found by the unique id that its producer gave it."""
     queue, unique_id = world.make_queue(), fresh("id")
     world.send(queue, b"me", UNIQ_KEY=unique_id)
 
@@ -39,7 +39,7 @@ def message_is_found_by_unique_id(world: World) -> None:
 
 
 def message_is_found_by_offset_id(world: World) -> None:
-    """Find a message by the id that the broker gave it."""
+    """Check that a message is found by the offset message id that the broker gave it."""
     queue = world.make_queue()
     receipt = world.send(queue, b"me")
 
@@ -49,7 +49,7 @@ def message_is_found_by_offset_id(world: World) -> None:
 
 
 def message_that_is_not_there(world: World) -> None:
-    """Look up an id beyond the end of the log; the error names broker and request."""
+    """Check that an offset message id beyond the end of the commit log is an error that names broker and request."""
     receipt = world.send(world.make_queue())
     host, offset = decode_offset_message_id(receipt.message_id)
 

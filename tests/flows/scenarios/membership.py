@@ -1,4 +1,4 @@
-"""Scenarios of group members and their queue locks."""
+"""Scenarios of group members: heartbeats, subscriptions and queue locks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ME, OTHER = "127.0.0.1@1", "127.0.0.1@2"
 
 
 def heartbeat_makes_a_member(world: World) -> None:
-    """Check that a member and its subscription are known from its heartbeat until it unregisters."""
+    """Check that a broker lists a member and its subscription from its first heartbeat until it unregisters."""
     queue, group = world.make_queue(), fresh("group")
     groups, address = world.cluster.groups, world.master(queue)
 
@@ -31,7 +31,7 @@ def heartbeat_makes_a_member(world: World) -> None:
 
 
 def group_without_members(world: World) -> None:
-    """Check that a group without members is no error."""
+    """Check that a request for the members of a group without any returns none and raises nothing."""
     queue, group = world.make_queue(), fresh("group")
 
     assert world.cluster.groups.fetch_members(group, queue.topic) == ()
@@ -39,7 +39,7 @@ def group_without_members(world: World) -> None:
 
 
 def producers_are_known(world: World) -> None:
-    """Check that a producer is known from its heartbeat until it unregisters."""
+    """Check that a broker lists a producer from its first heartbeat until it unregisters."""
     queue, group = world.make_queue(), fresh("group")
     groups, address = world.cluster.groups, world.master(queue)
 
@@ -52,7 +52,7 @@ def producers_are_known(world: World) -> None:
 
 
 def subscriptions_are_checked(world: World) -> None:
-    """Check that a broker accepts a valid expression and refuses an invalid one."""
+    """Check that a broker accepts a valid SQL92 expression and refuses an invalid one."""
     queue, group = world.make_queue(), fresh("group")
     good = build_subscription(queue.topic, "a > 1", expression_type="SQL92")
     bad = build_subscription(queue.topic, "a >", expression_type="SQL92")
@@ -63,7 +63,7 @@ def subscriptions_are_checked(world: World) -> None:
 
 
 def lock_is_held_by_one(world: World) -> None:
-    """Check that a lock is granted, renewed, refused to another member, released, and granted to that member."""
+    """Check that a locked queue is refused to others until its holder unlocks it; the holder may lock it again."""
     queue, group = world.make_queue(), fresh("group")
     groups, wanted = world.cluster.groups, frozenset([queue])
 
@@ -79,7 +79,7 @@ def lock_is_held_by_one(world: World) -> None:
 
 
 def locks_are_granted_queue_by_queue(world: World) -> None:
-    """Check that locks of one member or group do not affect other queues or groups."""
+    """Check that a lock request grants free queues and refuses locked ones; other groups' locks do not matter."""
     first, second = world.make_topic(2)
     group, groups = fresh("group"), world.cluster.groups
     groups.lock(group, ME, [first])

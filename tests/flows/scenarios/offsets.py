@@ -11,7 +11,7 @@ from tests.flows.world import World, fresh, now_ms, until
 
 
 def bounds_of_all_queues(world: World) -> None:
-    """Fetch the bounds of all queues, empty ones included; the maximum is the next offset."""
+    """Check that the bounds of filled and empty queues are returned; the maximum is the offset of the next message."""
     queues = world.make_topic(3)
     world.fill(queues[1], 7)
 
@@ -23,7 +23,7 @@ def bounds_of_all_queues(world: World) -> None:
 
 
 def first_message_since_a_time(world: World) -> None:
-    """Find the first message at or after a time exactly, although old brokers name the nearest only."""
+    """Check that the first message at or after a time is found, also where brokers return only a near one."""
     queue, times = _queue_with_times(world)
 
     def first_since(time_ms: int) -> int:
@@ -37,7 +37,7 @@ def first_message_since_a_time(world: World) -> None:
 
 
 def messages_around_a_time(world: World) -> None:
-    """Check that the search takes a side since 5.1.1, and names one of the two nearest before."""
+    """Check a search between two messages: since 5.1.1 the caller chooses which is found, before the broker."""
     queue, times = _queue_with_times(world)
     between = {queue: times[1] + 1}
 
@@ -62,7 +62,7 @@ def _send_and_wait(world: World, queue: MessageQueue) -> int:
 
 
 def store_time_of_the_first_message(world: World) -> None:
-    """Check that only queues with messages have a first store time."""
+    """Check that the store time of a queue's first message is returned, and nothing for an empty queue."""
     empty, filled = world.make_topic(2)
     world.fill(filled, 2)
 
@@ -72,7 +72,7 @@ def store_time_of_the_first_message(world: World) -> None:
 
 
 def nothing_committed_yet(world: World) -> None:
-    """Check that brokers say 0 for a young queue, and since 5.0 that nothing is committed, on request."""
+    """Check the committed offset of a new group: 0 with `zero_if_young`, else none since 5.0 and 0 before."""
     queue, group = world.make_queue(), fresh("group")
     world.fill(queue, 3)
     offsets = world.cluster.offsets
@@ -82,7 +82,7 @@ def nothing_committed_yet(world: World) -> None:
 
 
 def commits_are_kept(world: World) -> None:
-    """Commit queue by queue, forwards and backwards."""
+    """Check that committed offsets are stored for each queue, also when a commit goes back."""
     queues, group = world.make_topic(2), world.make_group()
     world.fill(queues[0], 9)
     offsets = world.cluster.offsets
@@ -95,7 +95,7 @@ def commits_are_kept(world: World) -> None:
 
 
 def commit_of_an_unknown_group(world: World) -> None:
-    """Check that old brokers accept the commit, and since 5.3 the error names the group."""
+    """Check that brokers accept a commit of an unknown group before 5.3, and refuse it by name since then."""
     queue, group = world.make_queue(), fresh("group")
     offsets = world.cluster.offsets
 
@@ -109,7 +109,7 @@ def commit_of_an_unknown_group(world: World) -> None:
 
 
 def oneway_commits_are_kept(world: World) -> None:
-    """Commit without a response."""
+    """Check that an offset is stored that is committed by a one-way request."""
     queue, group = world.make_queue(), world.make_group()
     world.fill(queue, 5)
 
@@ -119,7 +119,7 @@ def oneway_commits_are_kept(world: World) -> None:
 
 
 def groups_stand_apart(world: World) -> None:
-    """Check that the commits of one group do not affect another."""
+    """Check that two groups have separate committed offsets in the same queue."""
     queue, one, other = world.make_queue(), world.make_group(), world.make_group()
     world.fill(queue, 5)
 

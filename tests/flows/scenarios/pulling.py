@@ -1,4 +1,4 @@
-"""Scenarios of one pull, by the state of the queue at its offset."""
+"""Scenarios of a single pull: at offsets with and without messages, with filters, and as a long poll."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def messages_are_found(world: World) -> None:
 
 
 def nothing_new_at_the_end(world: World) -> None:
-    """Pull at the end of an empty queue and of a full one."""
+    """Check that a pull at the end of an empty or a full queue returns NO_NEW and the same offset."""
     empty, full = world.make_topic(2)
     world.fill(full, 3)
 
@@ -41,7 +41,7 @@ def nothing_new_at_the_end(world: World) -> None:
 
 
 def no_match_by_tag_goes_on_behind(world: World) -> None:
-    """Check that the next offset lies after the messages that do not match."""
+    """Check that a pull whose tag matches nothing returns NO_MATCH and the offset after the messages it compared."""
     queue = world.make_queue()
     world.fill(queue, 10, TAGS="red")
 
@@ -51,7 +51,7 @@ def no_match_by_tag_goes_on_behind(world: World) -> None:
 
 
 def tags_select(world: World) -> None:
-    """Pull by one tag and by several."""
+    """Check that a pull by one tag, or by several, returns only the messages that have one of them."""
     queue = world.make_queue()
     for tag in ("red", "blue", "green", "red"):
         world.send(queue, tag.encode(), TAGS=tag)
@@ -61,7 +61,7 @@ def tags_select(world: World) -> None:
 
 
 def sql_selects(world: World) -> None:
-    """Pull by properties; a message without the property does not match."""
+    """Check that a pull by an SQL92 condition returns the messages that meet it; a missing property does not."""
     queue = world.make_queue()
     for weight in ("1", "5", "9"):
         world.send(queue, b"x", weight=weight)
@@ -75,7 +75,7 @@ def sql_selects(world: World) -> None:
 
 
 def no_match_by_sql_goes_on_behind(world: World) -> None:
-    """Check that the next offset lies after the messages that do not match."""
+    """Check that a pull whose SQL92 matches nothing returns NO_MATCH and the offset after the compared messages."""
     queue = world.make_queue()
     world.fill(queue, 5, weight="1")
 
@@ -85,7 +85,7 @@ def no_match_by_sql_goes_on_behind(world: World) -> None:
 
 
 def sql_that_means_nothing_selects_all(world: World) -> None:
-    """Check that a pull with an invalid expression is not filtered, so clients must check it first."""
+    """Check that a broker ignores an invalid SQL92 expression in a pull and returns all messages."""
     queue = world.make_queue()
     world.fill(queue, 2, weight="1")
 
@@ -93,7 +93,7 @@ def sql_that_means_nothing_selects_all(world: World) -> None:
 
 
 def empty_sql_is_refused(world: World) -> None:
-    """Check that the error names topic and queue."""
+    """Check that a broker refuses an empty SQL92 expression; the error names topic and queue."""
     queue = world.make_queue()
 
     with pytest.raises(SubscriptionParseFailed, match=rf"topic {queue.topic}.*queue 0"):
@@ -101,7 +101,7 @@ def empty_sql_is_refused(world: World) -> None:
 
 
 def pull_above_the_end_is_sent_back(world: World) -> None:
-    """Check that the response names the bounds; the next offset is the broker's choice."""
+    """Check that a pull above the end returns OFFSET_MOVED, the bounds, and 0 or the end as next offset."""
     queue = world.make_queue()
     world.fill(queue, 5)
 
@@ -112,7 +112,7 @@ def pull_above_the_end_is_sent_back(world: World) -> None:
 
 
 def held_pull_is_woken(world: World) -> None:
-    """Check that the next message answers a long poll."""
+    """Check that the arrival of a message ends a long poll, and that the response contains it."""
     queue = world.make_queue()
 
     with pool_for(world.settings.net).connection(world.master(queue)) as connection:
@@ -124,7 +124,7 @@ def held_pull_is_woken(world: World) -> None:
 
 
 def held_pull_ends_in_time(world: World) -> None:
-    """Check that a long poll without a message ends after its time, and no earlier."""
+    """Check that a long poll without a new message is answered with NO_NEW, and not before its time is over."""
     queue, started = world.make_queue(), now_ms()
 
     with pool_for(world.settings.net).connection(world.master(queue)) as connection:
@@ -136,7 +136,7 @@ def held_pull_ends_in_time(world: World) -> None:
 
 
 def _send_waiting_pull(world: World, connection: Connection, queue: MessageQueue, wait_ms: int) -> None:
-    """Send a long poll, and wait until the broker has answered a request that followed it."""
+    """Send a long poll and then another request; return when the second is answered, so the broker has both."""
     pull = pull_request(queue, 0, wait_ms=wait_ms).header
     connection.submit(pull.code, request_fields(world.settings, pull))
     request = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
@@ -148,7 +148,7 @@ def _next_outcome(connection: Connection) -> PullOutcome:
 
 
 def topic_the_broker_lacks_is_named(world: World) -> None:
-    """Check that the error names topic, queue and broker when the route is known from elsewhere."""
+    """Check that a pull of a topic that the broker has deleted is an error that names topic and broker."""
     queue = world.make_queue()
     request = world.cluster.brokers.locate(pull_request(queue, 0))
     world.cluster.admin.delete_topic(queue.topic)
@@ -158,7 +158,7 @@ def topic_the_broker_lacks_is_named(world: World) -> None:
 
 
 def queues_are_apart(world: World) -> None:
-    """Check that each queue has its own offsets."""
+    """Check that each queue of a topic numbers its messages separately."""
     first, second = world.make_topic(2)
     world.fill(first, 3)
     world.fill(second, 2)

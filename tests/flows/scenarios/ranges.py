@@ -1,4 +1,4 @@
-"""Scenarios of the pull engine: each message of a range is read once and in order."""
+"""Scenarios of the pull engine: it reads each message of a range once and in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.flows.world import World, until
 
 
 def ranges_of_several_queues(world: World) -> None:
-    """Read each range from its start to before its end."""
+    """Check that each range is read from its start (included) to its end (excluded)."""
     queues = world.make_topic(3)
     for queue in queues:
         world.fill(queue, 120)
@@ -26,7 +26,7 @@ def ranges_of_several_queues(world: World) -> None:
 
 
 def tags_leave_holes(world: World) -> None:
-    """Read by tag; long stretches without a match are skipped."""
+    """Check that a read by tag returns the matching messages only, across long intervals without a match."""
     queue = _striped_queue(world)
 
     reading = read_all(world.cluster, [whole(queue, 160)], _only("rare"))
@@ -35,7 +35,7 @@ def tags_leave_holes(world: World) -> None:
 
 
 def sql_leaves_holes(world: World) -> None:
-    """Read by SQL92; long stretches without a match are skipped."""
+    """Check that a read by SQL92 returns the matching messages only, across long intervals without a match."""
     queue = _striped_queue(world)
 
     reading = read_all(world.cluster, [whole(queue, 160)], _only("kind = 'rare'", "SQL92"))
@@ -44,14 +44,14 @@ def sql_leaves_holes(world: World) -> None:
 
 
 def range_without_any_match(world: World) -> None:
-    """Read a range in which nothing matches."""
+    """Check that a range in which no message matches is read to its end without a loss."""
     queue = _striped_queue(world)
 
     assert offsets_of(read_all(world.cluster, [whole(queue, 160)], _only("missing"))) == {}
 
 
 def narrowest_limits_still_finish(world: World) -> None:
-    """Read two queues with limits of one message, one mebibyte and a span of one."""
+    """Check that all messages of two queues are read with limits of one message, one MiB and an offset span of one."""
     queues = world.make_topic(2)
     for queue in queues:
         world.fill(queue, 100)
@@ -63,7 +63,7 @@ def narrowest_limits_still_finish(world: World) -> None:
 
 
 def large_messages_come_few_at_a_time(world: World) -> None:
-    """Read messages that exceed a broker's bytes per response."""
+    """Check that all messages are read although one response of a broker cannot hold them."""
     queue = world.make_queue()
     world.fill(queue, 12, size=100_000)
 
@@ -71,7 +71,7 @@ def large_messages_come_few_at_a_time(world: World) -> None:
 
 
 def queue_made_anew_went_back(world: World) -> None:
-    """Read a queue that ends before the planned end; the policy decides whether that is an error."""
+    """Check a queue that ends before the planned end: a tolerant policy records the loss, a strict one raises it."""
     queue = _remade_queue(world, was=20, holds=5)
 
     reading = read_all(world.cluster, [whole(queue, 20)])
@@ -83,7 +83,7 @@ def queue_made_anew_went_back(world: World) -> None:
 
 
 def deleted_topic_ends_reading(world: World) -> None:
-    """Read a deleted topic: the error names it, and reading ends in time."""
+    """Check that reading a deleted topic raises an error that names it, after `stall_timeout_s` at the latest."""
     queue = world.make_queue()
     world.fill(queue, 10)
     world.cluster.admin.delete_topic(queue.topic)
@@ -93,7 +93,7 @@ def deleted_topic_ends_reading(world: World) -> None:
 
 
 def _striped_queue(world: World) -> MessageQueue:
-    """Return a queue of ten rare messages among a hundred and fifty common ones."""
+    """Return a queue of 160 messages, ten of which are of the kind `rare`: the offsets 40 to 44 and 115 to 119."""
     queue = world.make_queue()
     for count, kind in ((40, "common"), (5, "rare"), (70, "common"), (5, "rare"), (40, "common")):
         world.fill(queue, count, TAGS=kind, kind=kind)
@@ -105,7 +105,7 @@ def _only(expression: str, expression_type: str = "TAG") -> PullSettings:
 
 
 def _remade_queue(world: World, was: int, holds: int) -> MessageQueue:
-    """Return a queue that held more messages before its topic was deleted and made anew."""
+    """Fill a queue with `was` messages, delete and remake its topic, send `holds` messages; return the queue."""
     queue = world.make_queue()
     world.fill(queue, was)
     world.cluster.admin.delete_topic(queue.topic)

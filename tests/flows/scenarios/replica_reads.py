@@ -10,7 +10,7 @@ from tests.flows.world import World
 
 
 def messages_are_read_from_the_slave(world: World) -> None:
-    """Read from the slave with a route that still names the master, and with a new one."""
+    """Check that all messages are read from the slave, also with a route that still contains the master."""
     queue = replicated_queue(world, 40)
 
     with master_down(world, queue):
@@ -19,7 +19,7 @@ def messages_are_read_from_the_slave(world: World) -> None:
 
 
 def reading_goes_over_while_it_is_under_way(world: World) -> None:
-    """Read each message once although the master stops after the first responses."""
+    """Check that each message is read once if the master stops during the read."""
     queue = replicated_queue(world, 60)
     blocks = iter(read_all(world.cluster, [whole(queue, 60)], PullSettings(batch_size=5, depth=1)))
 

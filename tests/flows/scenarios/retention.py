@@ -1,4 +1,4 @@
-"""Scenarios of queues whose oldest messages are gone; real brokers may delete more during a scenario."""
+"""Scenarios of queues whose oldest messages have expired; real brokers may delete more of them during a scenario."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.flows.world import World, until
 
 
 def pull_below_the_start_is_sent_on(world: World) -> None:
-    """Check that a pull below the minimum names the minimum as its next offset."""
+    """Check that a pull below the minimum offset returns OFFSET_MOVED, with the minimum as next offset."""
     queue, minimum = _expired_queue(world)
 
     outcome = world.pull(queue, minimum - 1)
@@ -20,7 +20,7 @@ def pull_below_the_start_is_sent_on(world: World) -> None:
 
 
 def expired_messages_are_a_loss(world: World) -> None:
-    """Check that the policy hears of the expired messages, and the rest is read to its end."""
+    """Check that the loss policy gets the expired offsets, and that every message from the minimum on is read."""
     queue, minimum = _expired_queue(world)
     [end] = world.cluster.offsets.fetch_max([queue]).values()
 
@@ -33,10 +33,11 @@ def expired_messages_are_a_loss(world: World) -> None:
 
 
 def _expired_queue(world: World) -> tuple[MessageQueue, int]:
-    """Expire the oldest messages of a queue; return the queue and its minimum.
+    """Expire the oldest messages of a queue; return the queue and its minimum offset.
 
     A real broker deletes its log first and raises the minimum a second later. In between, pulls from the old minimum
-    return the first messages that are left, and their responses do not differ from a gap. So wait for the minimum.
+    return the first messages that are left, and their responses do not differ from a gap. So wait until the queue's
+    first message is at the minimum.
     """
     queue = world.make_queue()
     world.fill(queue, 20)

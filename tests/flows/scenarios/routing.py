@@ -1,4 +1,4 @@
-"""Scenarios of name servers: routes, topics, values, and servers that are down."""
+"""Scenarios of name servers: routes, lists of topics, key-value pairs, and servers that are down."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLOSED_PORT = "127.0.0.1:1"
 
 
 def route_names_queues_and_brokers(world: World) -> None:
-    """Check that a route has every queue in order, and the master's address."""
+    """Check that a route contains every queue in order, and the master's address."""
     queues = world.make_topic(3)
 
     route = world.cluster.routes.route(queues[0].topic)
@@ -31,7 +31,7 @@ def route_names_queues_and_brokers(world: World) -> None:
 
 
 def unknown_topic_is_named(world: World) -> None:
-    """Check that the error names the topic, the name server, and what to do."""
+    """Check that the error for an unknown topic names topic, name server and request, and gives advice."""
     topic = fresh("nowhere")
 
     with pytest.raises(TopicNotFound) as caught:
@@ -43,7 +43,7 @@ def unknown_topic_is_named(world: World) -> None:
 
 
 def unknown_broker_is_named(world: World) -> None:
-    """Check that a queue of a broker outside the route is an error."""
+    """Check that a send to a broker that is not in the route raises `QueueMoved`, which names topic and broker."""
     queue = world.make_queue()._replace(broker_name="broker-gone")
 
     with pytest.raises(QueueMoved) as caught:
@@ -53,7 +53,7 @@ def unknown_broker_is_named(world: World) -> None:
 
 
 def read_only_topic_takes_no_message(world: World) -> None:
-    """Check that the route has no writable queue; brokers accept sends to such a topic."""
+    """Check that the route of a read-only topic has no writable queue; brokers themselves would accept sends."""
     queue = world.make_queue(perm=4)
 
     route = world.cluster.routes.route(queue.topic)
@@ -62,7 +62,7 @@ def read_only_topic_takes_no_message(world: World) -> None:
 
 
 def write_only_topic_gives_no_message(world: World) -> None:
-    """Check that the route has no readable queue, and that a broker refuses pulls."""
+    """Check that the route of a write-only topic has no readable queue, and that brokers refuse pulls."""
     queue = world.make_queue(perm=2)
 
     assert world.cluster.routes.route(queue.topic).readable == ()
@@ -71,7 +71,7 @@ def write_only_topic_gives_no_message(world: World) -> None:
 
 
 def grown_topic_is_seen(world: World) -> None:
-    """Check that an expired route is fetched again and has the new queues."""
+    """Check that new queues of a topic appear when its route has expired and is fetched again, and not before."""
     queue, other = world.make_queue(), open_cluster(world.settings)
     assert len(other.routes.route(queue.topic).readable) == 1
 
@@ -87,7 +87,7 @@ def _expired_route_length(cluster: Cluster, queue: MessageQueue) -> int:
 
 
 def brokers_of_the_cluster_are_known(world: World) -> None:
-    """Check that cluster information names masters and their addresses."""
+    """Check that the cluster information contains the address of each master."""
     queue = world.make_queue()
 
     brokers = {places.broker_name: places for places in world.cluster.name_servers.fetch_brokers()}
@@ -96,7 +96,7 @@ def brokers_of_the_cluster_are_known(world: World) -> None:
 
 
 def topics_are_listed(world: World) -> None:
-    """List all topics, and those of one cluster."""
+    """Check that a new topic is in the list of all topics and in that of its cluster."""
     topic = world.make_queue().topic
     [cluster_name] = {places.cluster for places in world.cluster.name_servers.fetch_brokers()}
 
@@ -105,7 +105,7 @@ def topics_are_listed(world: World) -> None:
 
 
 def values_are_kept(world: World) -> None:
-    """Put values, read them one by one and together, and delete them; a missing value is None."""
+    """Check that key-value pairs are stored, returned alone and by namespace, and deleted; a missing key gives None."""
     names, space = world.cluster.name_servers, fresh("space")
 
     names.put_value(space, "a", "1")
@@ -120,7 +120,7 @@ def values_are_kept(world: World) -> None:
 
 
 def dead_name_server_gives_way(world: World) -> None:
-    """Check that the second name server is used when the first one is down."""
+    """Check that a client uses the second name server when the first one is down."""
     queue = world.make_queue()
 
     cluster = open_cluster(patient_settings(f"{CLOSED_PORT};{world.name_server}"))
@@ -129,7 +129,7 @@ def dead_name_server_gives_way(world: World) -> None:
 
 
 def dead_name_servers_are_all_named(world: World) -> None:
-    """Check that the error names each name server when all are down."""
+    """Check that the error lists every name server when all of them are down."""
     cluster = open_cluster(patient_settings(f"{CLOSED_PORT};127.0.0.1:2"))
 
     with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1.*127\.0\.0\.1:2"):
@@ -137,7 +137,7 @@ def dead_name_servers_are_all_named(world: World) -> None:
 
 
 def plain_server_speaks_no_tls(world: World) -> None:
-    """Check that the missing handshake is an error in time, and names the address."""
+    """Check that a client with TLS soon fails at a server without TLS, with an error that names the address."""
     settings = replace(world.settings, net=replace(world.settings.net, tls=TlsSettings(), connect_timeout_s=3))
 
     with pytest.raises(ConnectError, match=f"address {world.name_server}"):
@@ -145,7 +145,7 @@ def plain_server_speaks_no_tls(world: World) -> None:
 
 
 def addresses_are_mapped(world: World) -> None:
-    """Check that a broker is reached at the mapped address instead of its own."""
+    """Check that a client connects to the address that its address map gives for a broker."""
     queue = world.make_queue()
     advertised = world.master(queue)
     reachable = Address("localhost", advertised.port)
@@ -157,7 +157,7 @@ def addresses_are_mapped(world: World) -> None:
 
 
 def unreachable_broker_is_named(world: World) -> None:
-    """Check that the error names address, topic and broker when the mapped port is closed."""
+    """Check that the error names address, topic and broker when a broker's mapped port is closed."""
     queue, started = world.make_queue(), now_ms()
     address_map = AddressMap(other=parse_address(CLOSED_PORT))
     cluster = open_cluster(replace(world.settings, address_map=address_map, retries=1))

@@ -1,4 +1,4 @@
-"""Scenarios of messages that are sent back: redelivery and dead letters."""
+"""Scenarios of messages that a group sends back: they are delivered again or become dead letters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.flows.world import World, until
 
 
 def message_sent_back_comes_again(world: World) -> None:
-    """Check that a message returns in the retry topic with its count of attempts and its origin."""
+    """Check that a message sent back reaches the retry topic, with its count of attempts, its topic and its id."""
     queue, group = world.make_queue(), world.make_group()
     origin = _send_one(world, queue)
 
@@ -23,7 +23,7 @@ def message_sent_back_comes_again(world: World) -> None:
 
 
 def message_given_up_rests(world: World) -> None:
-    """Send back with a negative delay level, which makes the message a dead letter at once."""
+    """Check that a message sent back with a negative delay level becomes a dead letter at once."""
     queue, group = world.make_queue(), world.make_group()
     origin = _send_one(world, queue)
 
@@ -36,7 +36,7 @@ def message_given_up_rests(world: World) -> None:
 
 
 def message_tried_too_often_rests(world: World) -> None:
-    """Send back beyond the client's number of attempts, which makes the message a dead letter."""
+    """Check that a message becomes a dead letter when it is sent back more often than the client allows."""
     queue, group = world.make_queue(), world.make_group()
     origin = _send_one(world, queue)
 

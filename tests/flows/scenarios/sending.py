@@ -1,4 +1,4 @@
-"""Scenarios of sends: a queue holds each message as it was sent."""
+"""Scenarios of sends: brokers store each message as it was sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.flows.world import World, now_ms, sending
 
 
 def message_is_stored_whole(world: World) -> None:
-    """Check that body, tag, keys, properties and flag return, and that the receipt names the offset."""
+    """Check that body, tag, keys and properties are read as sent, and that the receipt has offset and id."""
     queue = world.make_topic(2)[1]
 
     receipt = world.send(queue, b"two lattes", TAGS="new", KEYS="k1 k2", city="Brno ☕")
@@ -40,7 +40,7 @@ def batch_is_stored_one_by_one(world: World) -> None:
 
 
 def oneway_message_arrives(world: World) -> None:
-    """Send without a response."""
+    """Check that a message is stored that is sent by a one-way request."""
     queue = world.make_queue()
 
     world.cluster.messages.send_oneway(sending(queue, b"quick", {}))
@@ -49,7 +49,7 @@ def oneway_message_arrives(world: World) -> None:
 
 
 def delayed_message_comes_later(world: World) -> None:
-    """Check that a message with level 1 is stored in its own queue one second after the send."""
+    """Check that a message with delay level 1 appears in its queue one second after the send."""
     queue, sent_at = world.make_queue(), now_ms()
 
     world.cluster.messages.send(sending(queue, b"later", {"DELAY": "1"}))
@@ -60,7 +60,7 @@ def delayed_message_comes_later(world: World) -> None:
 
 
 def packed_bodies_come_back(world: World) -> None:
-    """Send bodies in each of the three compression formats; brokers leave them as they are."""
+    """Check that brokers store compressed bodies unchanged, in each of the three compression formats."""
     queue, body = world.make_queue(), b"abc" * 3000
 
     for compression in Compression:
@@ -73,7 +73,7 @@ def packed_bodies_come_back(world: World) -> None:
 
 
 def binary_body_survives(world: World) -> None:
-    """Send every byte value."""
+    """Check that a body of all 256 byte values is stored unchanged."""
     queue, body = world.make_queue(), bytes(range(256))
 
     world.send(queue, body)
@@ -82,7 +82,7 @@ def binary_body_survives(world: World) -> None:
 
 
 def oversized_message_is_refused(world: World) -> None:
-    """Check that more than four mebibytes are refused and the connection stays open."""
+    """Check that a broker refuses a message above four MiB, and that the connection stays open."""
     queue = world.make_queue()
 
     with pytest.raises(MessageIllegal, match=queue.topic):
@@ -92,7 +92,7 @@ def oversized_message_is_refused(world: World) -> None:
 
 
 def unknown_queue_is_refused(world: World) -> None:
-    """Check that the error names topic and queue."""
+    """Check that a send to a queue number that the topic lacks is an error that names topic and queue."""
     queue = world.make_queue()._replace(queue_id=77)
 
     with pytest.raises(BrokerError, match=rf"topic {queue.topic}.*queue 77"):
@@ -100,7 +100,7 @@ def unknown_queue_is_refused(world: World) -> None:
 
 
 def store_time_is_the_brokers(world: World) -> None:
-    """Check that the broker sets the store time, and the sender the born time."""
+    """Check that a message's store time is set by the broker, and its born time by the sender."""
     queue, before = world.make_queue(), now_ms()
 
     world.send(queue)

@@ -1,4 +1,4 @@
-"""Scenarios of half messages: commit, rollback, and checks of open transactions."""
+"""Scenarios of half messages: commits, rollbacks, and a broker's checks of open transactions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.flows.world import WAIT_TIMEOUT_S, World, fresh, sending
 
 
 def committed_message_is_seen(world: World) -> None:
-    """Check that a half message is visible after its commit only."""
+    """Check that a half message can be read after its commit, and not before."""
     queue, group = world.make_queue(), fresh("group")
     receipt = _send_half(world.cluster, queue, group)
     assert world.cluster.offsets.fetch_max([queue]) == {queue: 0}
@@ -31,7 +31,7 @@ def committed_message_is_seen(world: World) -> None:
 
 
 def message_rolled_back_is_never_seen(world: World) -> None:
-    """Check that the queue holds only the message that was sent after the rollback."""
+    """Check that a half message that was rolled back is not in the queue, while a later message is."""
     queue, group = world.make_queue(), fresh("group")
     receipt = _send_half(world.cluster, queue, group)
 
@@ -42,7 +42,7 @@ def message_rolled_back_is_never_seen(world: World) -> None:
 
 
 def forgotten_message_is_asked_about(world: World) -> None:
-    """Check that the broker asks a live producer of the group on its own connection, and accepts the answer."""
+    """Check that a broker checks an open transaction by a request to a producer of its group, which then commits it."""
     queue, group = world.make_queue(), fresh("group")
     asked: Future[tuple[Address, Command]] = Future()
 
@@ -82,7 +82,7 @@ def _end(world: World, queue: MessageQueue, group: str, receipt: Receipt, state:
 
 
 def _reply(request: Command, queue: MessageQueue, group: str) -> EndTransactionRequestHeader:
-    """Return a commit of the transaction that the broker checks."""
+    """Return the request that commits the transaction which the broker checks."""
     asked = from_fields(CheckTransactionStateRequestHeader, request.fields)
     return EndTransactionRequestHeader(
         topic=queue.topic,

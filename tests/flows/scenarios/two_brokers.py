@@ -13,7 +13,7 @@ from tests.flows.world import World, fresh, until
 
 
 def topic_spans_both(world: World) -> None:
-    """Check that queues are sorted by broker and that each broker answers for its own."""
+    """Check that a topic's queues are sorted by broker, and that each broker returns the bounds of its own queues."""
     queues = world.make_topic(2)
     for count, queue in enumerate(queues):
         world.fill(queue, count + 1)
@@ -28,7 +28,7 @@ def topic_spans_both(world: World) -> None:
 
 
 def locks_are_each_brokers_own(world: World) -> None:
-    """Check that queues of a stopped broker are unknown while the other broker grants its own."""
+    """Check that locks are granted by the running broker, and reported as unknown for the stopped one."""
     here, there = world.make_topic()
     group = fresh("group")
 
@@ -43,7 +43,7 @@ def locks_are_each_brokers_own(world: World) -> None:
 
 
 def ranges_of_both_are_read(world: World) -> None:
-    """Read each message of both brokers once, in order within a queue."""
+    """Check that each message of both brokers is read once, and in order within a queue."""
     queues = world.make_topic(2)
     for queue in queues:
         world.fill(queue, 50)
@@ -54,7 +54,7 @@ def ranges_of_both_are_read(world: World) -> None:
 
 
 def reading_waits_for_a_broker(world: World) -> None:
-    """Read each message once although one broker goes down and returns."""
+    """Check that each message is read once although one broker stops and restarts during the read."""
     queues = world.make_topic()
     for queue in queues:
         world.fill(queue, 40)
@@ -71,7 +71,7 @@ def reading_waits_for_a_broker(world: World) -> None:
 
 
 def topics_only_broker_is_waited_for(world: World) -> None:
-    """Read each message once although the topic's only broker goes down with a full window of pulls."""
+    """Check that each message is read once although the only broker restarts while many pulls are in flight."""
     away = world.make_topic()[1].broker_name
     topic = fresh("topic")
     world.cluster.admin.create_topic(TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1), [away])
@@ -89,7 +89,7 @@ def topics_only_broker_is_waited_for(world: World) -> None:
 
 
 def broker_that_stays_away_is_a_loss(world: World) -> None:
-    """Check that queues out of the route for `stall_timeout_s` are reported as vanished."""
+    """Check that a queue whose broker is not in the route for `stall_timeout_s` is reported as vanished."""
     queues = world.make_topic()
     here, away = queues
     for queue in queues:
@@ -108,7 +108,7 @@ def broker_that_stays_away_is_a_loss(world: World) -> None:
 
 
 def dead_broker_is_named(world: World) -> None:
-    """Check that the error names the address after the retries."""
+    """Check that a request to a stopped broker fails with an error that names its name or its address."""
     _, there = world.make_topic()
     address = world.master(there)
 

@@ -25,13 +25,13 @@ final class Calls {
         throw new NoSuchMethodException(type.getSimpleName() + args);
     }
 
-    /** Calls a public method; with a callback among the arguments, waits for it and returns its argument. */
+    /** Calls a public method; if an argument is a callback, waits until it is called and returns what it got. */
     static Object call(Object target, String name, JSONArray args) throws Throwable {
         if (target == null) {
             throw new IllegalArgumentException("no such object");
         }
         int dot = name.indexOf('.');
-        if (dot > 0) { // a path: getters lead to the method
+        if (dot > 0) { // a path of getters before the name of the method
             return call(call(target, name.substring(0, dot), new JSONArray()), name.substring(dot + 1), args);
         }
         for (Method method : target.getClass().getMethods()) {

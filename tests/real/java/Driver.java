@@ -17,9 +17,9 @@ import java.util.concurrent.Executors;
 /**
  * Drives the official Java clients for tests in another language.
  *
- * <p>One JSON object a line comes in: create an object, call one of its methods, register a scripted listener, run a
- * command of mqadmin. One answer a line goes out, by id and in any order, and between them events: the calls of
- * listeners. The process ends when its input ends.
+ * <p>It reads one JSON request per line: create an object, call one of its methods, register a scripted listener, run a
+ * command of mqadmin. It writes one answer per line, with the id of its request and in any order, and between them
+ * events, which are calls of listeners. The process ends when its input ends.
  */
 public final class Driver {
     private static final PrintStream OUT = System.out;

@@ -21,7 +21,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 /**
  * Listeners that report their calls and answer by script.
  *
- * <p>The script maps a body to the outcomes of its successive deliveries; when they are used up, the last one stays.
+ * <p>The script maps a body to the outcomes of its successive deliveries; when they are used up, the last one is repeated.
  * Without a script every delivery succeeds. The first message of a batch decides for the batch.
  */
 final class Listeners {

@@ -96,7 +96,7 @@ final class Values {
         return null;
     }
 
-    /** Returns the value as this type; a callback completes the future. */
+    /** Returns the value converted to this type; a converted callback completes the future when it is called. */
     static Object convert(Object value, Type type, CompletableFuture<Object> called) {
         if (isCallback(value)) {
             return callback((Class<?>) type, called);
@@ -210,7 +210,7 @@ final class Values {
         });
     }
 
-    /** Returns any value as maps, lists, texts and numbers. */
+    /** Returns any value converted to maps, lists, texts and numbers, for JSON. */
     static Object plain(Object value) {
         if (value == null || value instanceof String || value instanceof Number || value instanceof Boolean) {
             return value;
@@ -250,7 +250,7 @@ final class Values {
         return plain;
     }
 
-    /** Returns the getters' values by property name. */
+    /** Returns a map from property names to the values that the bean's getters return. */
     static Map<String, Object> plainBean(Object bean) {
         Map<String, Object> plain = new TreeMap<>();
         for (Method method : bean.getClass().getMethods()) {
