@@ -144,4 +144,4 @@ def _log_failure(error: BaseException) -> None:
     if isinstance(error, RocketMQError):
         _log.warning("%s", error)
     else:
-        _log.error("a command of %s failed", threading.current_thread().name, exc_info=error)
+        _log.error("a task in thread %r raised an exception", threading.current_thread().name, exc_info=error)

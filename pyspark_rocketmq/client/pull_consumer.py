@@ -104,7 +104,8 @@ class PullConsumer(Consumer):
     def assign(self, queues: Collection[MessageQueue], wanted: Subscription | str = "*") -> None:
         """Read these queues and no others; each goes on at the group's position, or begins as the settings say."""
         if self._settings.subscriptions:
-            raise LocalProtocolError("queues were assigned to a member that shares them", advice="do not subscribe")
+            what = "assign was called on a consumer with subscriptions, whose group assigns its queues"
+            raise LocalProtocolError(what, advice="make the consumer without subscriptions, or do not call assign")
         for queue in queues:
             check_instance("queues", queue, MessageQueue, "MessageQueues, as fetch_queues returns them")
         member, subscription = self._member, to_subscription("wanted", wanted)

@@ -182,8 +182,9 @@ class Messages:
         )
         records = self._records(reply)
         if len(records) != 1:
-            advice = "check that the id is one this cluster gave out"
-            raise DecodeError(f"{len(records)} messages have one id", advice=advice, **reply.request.where())
+            what = f"the broker returned {len(records)} messages for one message id"
+            advice = "check that the id is of a message of this cluster"
+            raise DecodeError(what, advice=advice, **reply.request.where())
         return records[0]
 
     # --- replies -----------------------------------------------------------------------------------------------------

@@ -65,8 +65,8 @@ class BackoffBudget:
     def _warn(self) -> None:
         if self.waited_s >= _WARN_AFTER_S and not self._has_warned:
             self._has_warned = True
-            until = "until they do" if math.isinf(self.limit_s) else f"for up to {self.limit_s:g} s"
-            _log.warning("pulls bring nothing and are repeated %s: %s", until, self._reason)
+            until = "until they return some" if math.isinf(self.limit_s) else f"for up to {self.limit_s:g} s"
+            _log.warning("pulls return no messages and are repeated %s: %s", until, self._reason)
 
 
 def explain_refusal(error: RocketMQError, *, from_master: bool) -> RocketMQError | None:

@@ -142,7 +142,10 @@ class PlainStreamReader(StreamReader):
         """The query's planner; logs once what caps cannot do here."""
         limits = self.options.limits
         if self._planner is None and (limits.max_per_trigger or limits.max_per_queue):
-            _log.warning("before PySpark 4.2 availableNow ends after one batch, which maxOffsetsPer... caps")
+            _log.warning(
+                "before PySpark 4.2 an availableNow run reads one batch, limited by maxOffsetsPerTrigger and "
+                "maxOffsetsPerQueue; the next run reads the rest"
+            )
         return super().planner
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:

@@ -90,7 +90,7 @@ def _refuse_bomb(text: str) -> None:
     if len(text) > MOST_PARTS:
         parts = text.count(",") + text.count("[") + text.count("{") + text.count('"') // 2
         if parts > MOST_PARTS:
-            raise _too_many(f"JSON of {len(text)} characters with {parts} parts")
+            raise _too_many(f"a JSON text of {len(text)} characters holds {parts} values")
 
 
 def _too_many(what: str) -> LimitExceeded:

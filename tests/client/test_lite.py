@@ -216,7 +216,7 @@ def test_what_is_not_ours_is_refused(group: Group) -> None:
     with pytest.raises(GroupError) as refused:
         consumer.seek(queue(77), 0)
     assert (refused.value.where["queue_id"], refused.value.where["group"]) == (77, GROUP)
-    with pytest.raises(LocalProtocolError, match="do not subscribe"):
+    with pytest.raises(LocalProtocolError, match="without subscriptions"):
         consumer.assign([queue(0)])
 
 

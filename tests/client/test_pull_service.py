@@ -148,7 +148,7 @@ def test_flow_control_slows_pulls_down(make_group: Callable[..., Group], caplog:
     fault = group.stub.faults.flow_control(on=RequestCode.PULL_MESSAGE, times=None)
     group.concurrent(log)
 
-    until(lambda: "pulls bring nothing" in caplog.text)
+    until(lambda: "pulls return no messages" in caplog.text)
     assert fault.fired < 30
     group.stub.faults.clear()
     group.put("a")
