@@ -1,6 +1,7 @@
-"""Compute the delays between attempts.
+"""Compute the delays between attempts of a request or a connection.
 
-Delays double, and chance spreads them, so that clients which failed together do not come back together.
+Each delay is twice the previous one, and is shortened at random, so that clients that failed at the same time do not
+retry at the same time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from enum import Enum
 
 
 class Jitter(Enum):
-    """The part of a delay that chance may take away."""
+    """The largest part of a delay by which it may be shortened at random: all or half of it."""
 
     FULL = 1.0
     EQUAL = 0.5
@@ -20,14 +21,17 @@ class Jitter(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Delays of `first_s`, twice that, and so on up to `longest_s`; chance shortens each within its jitter."""
+    """Delays of `first_s`, twice that, and so on up to `longest_s`; each is shortened at random, as `jitter` allows."""
 
     first_s: float = 0.1
     longest_s: float = 10.0
     jitter: Jitter = Jitter.EQUAL
 
     def delay_s(self, attempt: int, chance: Callable[[], float] = random.random) -> float:
-        """Return the delay after a failed attempt, counted from 0, in seconds; `chance` draws from [0, 1)."""
+        """Return the delay after a failed attempt, in seconds.
+
+        Attempts are counted from 0; `chance` returns a random number in [0, 1).
+        """
         # A float overflows at larger powers, and the longest delay is reached long before 2**64.
         whole = min(self.longest_s, self.first_s * 2.0 ** min(attempt, 64))
         return whole * (1.0 - self.jitter.value * chance())

@@ -1,16 +1,16 @@
-"""Carry one conversation over one stream, driven by its caller.
+"""Send requests and receive responses over one stream.
 
-A `Channel` joins a transport, a session and the bytes that wait to be sent. It never waits and starts no thread:
-`Connection` drives it from its caller's thread, `ThreadedConnection` from a thread of its own.
+A `Channel` joins a transport, a session and the bytes that wait to be sent. It never waits and starts no thread.
+`Connection` calls it in its caller's thread, `ThreadedConnection` in a thread of its own.
 
-A stream that breaks while it is written to may still hold responses. So a failed send is kept back until everything is
-read, and `Channel.receive` is the only place where the end of the stream shows. A stream that takes no bytes for
-`untaken_s` counts as broken. Two sides that only write cannot block each other: whatever waits sends first, and goes on
-reading while the server does not take what is sent.
+After an error of sending, the stream may still hold responses. So the error is kept until all bytes have been received;
+only `Channel.receive` raises it. If the stream accepts no bytes for `untaken_s`, this counts as an error of sending.
+A connection goes on receiving while the server does not accept its bytes, so two sides that both write cannot block
+each other.
 
-A server may send some frames that no request asked for, as late servers and repeating networks do. More than
-`MOST_UNASKED` in `UNASKED_S` end the connection, and so do `MOST_UNREAD_BYTES` of responses to a server that sends
-requests but does not read.
+A server may send a few frames that are no response to a request in flight. More than `MOST_UNASKED` of these in
+`UNASKED_S` end the connection. A server that sends requests but does not read loses the connection when
+`MOST_UNREAD_BYTES` wait to be sent.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _TLS_ADVICE = "try again; if the server wants TLS, set useTLS=true"
 
 
 class Outbox:
-    """Bytes in order of sending; frames put in together go out together, so many small requests make one system call.
+    """The bytes that wait to be sent, in order; frames are joined, so that many small requests need one system call.
 
-    What `head` once returned keeps its place and its content until `sent`: a TLS stream that could not take all of it
-    must be offered the same bytes again.
+    Bytes that `head` has returned stay the same until `sent` removes them: a TLS stream that did not accept all of them
+    must get the same bytes again.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Outbox:
         self._gathered_bytes += len(frame)
 
     def head(self) -> memoryview:
-        """Return the bytes to send next; none when nothing waits."""
+        """Return the bytes to send next; an empty view if no bytes wait."""
         if not self._head and self._gathered:
             self._head = memoryview(b"".join(self._gathered))
             self._gathered, self._gathered_bytes = [], 0
@@ -69,19 +69,19 @@ class Outbox:
 
 
 class Channel:
-    """The conversation with one server: the stream, the session, and the bytes that wait to be sent."""
+    """The stream to one server, the session that makes and reads its frames, and the bytes that wait to be sent."""
 
     def __init__(self, transport: Transport, settings: NetSettings) -> None:
         self.transport = transport
         self.session = Session(max_frame_bytes=settings.max_frame_bytes, header_type=settings.header_type)
         self.outbox = Outbox()
         self.heard_at = time.monotonic()
-        """When bytes last arrived; at first when the stream was opened."""
+        """The monotonic time when bytes last arrived; before the first bytes, when the stream was opened."""
         self.untaken: Deadline | None = None
-        """Until when the stream must take some of the bytes to be sent; None while it does."""
+        """The deadline until which the stream must accept some bytes; None while it accepts them or none wait."""
         self._untaken_s = settings.untaken_s
         self._forgiven, self._counted_until = 0, self.heard_at + UNASKED_S
-        """Unasked frames before those that are counted now, and until when these are counted."""
+        """The number of unrequested frames before the current `UNASKED_S`, and the end of this period."""
         self._send_failure: ConnectionLost | None = None
         self._heard = False
         self._silent_since: float | None = None
@@ -89,11 +89,11 @@ class Channel:
     # --- filling the outbox ------------------------------------------------------------------------------------------
 
     def request(self, code: int, fields: dict[str, str] | None, body: bytes) -> int:
-        """Add a request; return the opaque that its response will carry."""
+        """Put a request into the outbox; return the opaque that its response will carry."""
         return self.request_as(code, 1, self.session.writer(code, fields, body))[0]
 
     def request_as(self, code: int, count: int, write: Writer) -> Sequence[int]:
-        """Add `count` requests whose frames `write` makes; return their opaques."""
+        """Put `count` requests into the outbox, whose frames `write` makes from their opaques; return the opaques."""
         try:
             opaques, frames = self.session.request_as(code, count, write)
         except ProtocolError as error:
@@ -103,7 +103,7 @@ class Channel:
         return opaques
 
     def tell(self, code: int, fields: dict[str, str] | None, body: bytes) -> None:
-        """Add a request that wants no response."""
+        """Put a one-way request, which gets no response, into the outbox."""
         try:
             self.outbox.put(self.session.oneway(code, fields, body))
         except ProtocolError as error:
@@ -111,7 +111,10 @@ class Channel:
             raise
 
     def answer(self, request: Command, answer: Command) -> None:
-        """Answer the server's own request, unless it wants no response; raise `Flooded` when too many answers wait."""
+        """Put the response to a request of the server into the outbox, unless the request is one-way.
+
+        Raise `Flooded` if too many bytes wait to be sent.
+        """
         if request.is_oneway:
             return
         if len(self.outbox) > MOST_UNREAD_BYTES:
@@ -119,7 +122,7 @@ class Channel:
         self.outbox.put(self.session.reply(request, answer))
 
     def decline(self, request: Command) -> None:
-        """Answer that requests of this code are not supported."""
+        """Respond to a request of the server that its code is not supported; count it as an unrequested frame."""
         self.session.unasked += 1
         remark = f"request code {request.code} is not supported"
         self.answer(request, Command(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
@@ -127,7 +130,10 @@ class Channel:
     # --- moving bytes: one attempt each ------------------------------------------------------------------------------
 
     def send(self, data: memoryview) -> int:
-        """Send what the stream takes now of the outbox's head; return the number of bytes."""
+        """Send the outbox's head, as far as the stream accepts it now; return the number of bytes to remove from it.
+
+        After an error, which `receive` raises later, this is the number of all bytes.
+        """
         if self._send_failure:
             return len(data)
         try:
@@ -142,7 +148,10 @@ class Channel:
         return count
 
     def receive(self) -> int | None:
-        """Receive into the session; return the number of bytes for `events`, None when there are none."""
+        """Receive bytes into the session; return their number, for `events`, or None if no bytes are there now.
+
+        Raise ConnectionLost at the end of the stream, and after an error of sending once all bytes have been received.
+        """
         space = self.session.space()
         try:
             count = self.transport.receive_into(space)
@@ -158,7 +167,7 @@ class Channel:
         return count
 
     def events(self, count: int) -> Iterator[Event]:
-        """Yield what the received bytes complete."""
+        """Yield the responses and requests of the server that the `count` received bytes complete."""
         try:
             yield from self.session.received(count)
             if self.session.unasked != self._forgiven:
@@ -169,12 +178,12 @@ class Channel:
 
     @property
     def send_failed(self) -> bool:
-        """Whether the stream takes no more bytes; `receive` raises the reason in its time."""
+        """Whether sending has failed; `receive` raises the error once all bytes have been received."""
         return self._send_failure is not None
 
     @property
     def needs(self) -> int:
-        """The events that make another attempt worth it."""
+        """The events (READ, WRITE) to wait for before the next attempt to receive, or to send if bytes wait."""
         return self.transport.needs(write=bool(self.outbox))
 
     # --- silence -----------------------------------------------------------------------------------------------------
@@ -188,14 +197,14 @@ class Channel:
     def is_mute(self) -> bool:
         """Whether a request timed out, and no bytes came from the time it was made until now.
 
-        Bytes that arrived and were not received yet did come: a reader that is held up is no sign of a silent server.
+        Bytes that the kernel holds count as arrived, because only this process is late to receive them.
         """
         return self._silent_since == self.heard_at and not self.transport.has_unread
 
     # --- limits ------------------------------------------------------------------------------------------------------
 
     def _fail_if_stuck(self) -> bool:
-        """Note that the stream took no bytes; fail it if that has lasted too long, and return whether it failed."""
+        """Note that the stream accepted no bytes; return True if that has lasted `untaken_s`, which fails sending."""
         self.untaken = self.untaken or Deadline.after(self._untaken_s)
         if not self.untaken.expired:
             return False
@@ -207,7 +216,7 @@ class Channel:
         return True
 
     def _check_unasked(self) -> None:
-        """Raise `Flooded` when too many frames came lately that no request asked for."""
+        """Raise `Flooded` if more than `MOST_UNASKED` unrequested frames arrived within `UNASKED_S`."""
         if self.heard_at > self._counted_until:
             self._forgiven, self._counted_until = self.session.unasked, self.heard_at + UNASKED_S
         count = self.session.unasked - self._forgiven
@@ -224,7 +233,7 @@ class Channel:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def _note_heard(self, first: memoryview) -> None:
-        """Note that bytes came, of which these are the first; raise if they are a TLS alert on a plain stream."""
+        """Note that bytes have arrived; raise if they begin, as `first` shows, a TLS alert on a stream without TLS."""
         self.heard_at = time.monotonic()
         if not self._heard and not self.transport.encrypted and first == _TLS_ALERT:
             raise self._lost("the server answered with a TLS alert", "set useTLS=true")
@@ -240,7 +249,7 @@ class Channel:
         return self._explain(self._lost("the server closed the connection", "try again"))
 
     def _explain(self, error: ConnectionLost) -> ConnectionLost:
-        """Advise TLS if the server ended a plain stream without having sent anything."""
+        """Return the error; it advises TLS if the server ended a stream without TLS before sending any bytes."""
         if not self._heard and not self.transport.encrypted:
             error.advice = _TLS_ADVICE
         return error
@@ -253,12 +262,12 @@ class Channel:
 
 
 class Connection:
-    """A connection driven by its caller. Not thread-safe.
+    """A connection without a thread of its own, for one caller. Not thread-safe.
 
-    Bytes move only while the caller waits or calls `exchange`; `submit` only gathers, so that requests leave together.
-    Replies are the server's commands, whatever their response code; their bodies are views of the receive buffer.
-    A passed deadline raises `RequestTimeout` and leaves the connection in use. Any other error of the connection ends
-    it: every request in flight, and every later call, raises that error.
+    Bytes are sent and received only while the caller waits or calls `exchange`; `submit` only adds to the outbox, so
+    that requests leave together. Replies are the server's responses, whatever their response code; their bodies are
+    views of the receive buffer. A passed deadline raises `RequestTimeout`, and the connection stays usable. Any other
+    error ends it: every request in flight, and every later call, raises that error.
     """
 
     def __init__(self, transport: Transport, settings: NetSettings) -> None:
@@ -271,7 +280,7 @@ class Connection:
 
     @classmethod
     def open(cls, address: Address, settings: NetSettings, deadline: Deadline | None = None) -> Self:
-        """Return a new connection; without a deadline the settings' connect timeout counts."""
+        """Return a new connection, or raise at the deadline; its default is the settings' connect timeout."""
         return cls(connect(address, deadline or settings.connect_deadline(), settings.tls), settings)
 
     def __repr__(self) -> str:
@@ -285,24 +294,24 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be made, as far as is known."""
+        """Whether no error has ended the connection yet; an end that was not received yet does not show."""
         return self._failure is None
 
     @property
     def is_settled(self) -> bool:
-        """Whether the next user would find it open and clean: nothing in flight, unsent or unread, and not mute."""
+        """Whether the connection can be reused: it is open, not mute, and has nothing in flight, unsent or unread."""
         channel = self._channel
         unsettled = self.in_flight or self._ready or channel.outbox or channel.session.is_amid_frame or channel.is_mute
         return self.is_open and not unsettled
 
     @property
     def heard_at(self) -> float:
-        """The monotonic time when bytes last arrived; at first when the connection was opened."""
+        """The monotonic time when bytes last arrived; before the first bytes, when the connection was opened."""
         return self._channel.heard_at
 
     @property
     def has_news(self) -> bool:
-        """Whether `next_reply` would return or raise at once."""
+        """Whether a response is ready or the connection has ended, so that `next_reply` would not wait."""
         return bool(self._ready or self._failure)
 
     @property
@@ -323,24 +332,27 @@ class Connection:
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def submit(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> int:
-        """Gather a request, which the next call that waits sends; return its opaque."""
+        """Put a request into the outbox, for the next call that waits or exchanges to send; return its opaque."""
         self._raise_if_ended((code,))
         return self._channel.request(code, fields, body)
 
     def submit_as(self, code: int, count: int, write: Writer) -> Sequence[int]:
-        """Gather `count` requests whose frames `write` makes; return their opaques."""
+        """Put `count` requests into the outbox, whose frames `write` makes from their opaques; return the opaques."""
         self._raise_if_ended((code,))
         return self._channel.request_as(code, count, write)
 
     def next_reply(self, deadline: Deadline | None = None) -> Reply:
-        """Return the next response, to whichever request; when the deadline passes, no request is given up."""
+        """Return the next response to any request; raise at the deadline, but leave all requests in flight."""
         if not self.has_news and not self.in_flight:
             raise LocalProtocolError("no request is in flight, no answer can come", address=str(self.address))
         self._drive(lambda: bool(self._ready), self.pending_codes, deadline)
         return self._ready.popitem(last=False)[1]
 
     def ready_replies(self) -> list[Reply]:
-        """Return the responses at hand, without waiting; if there are none, raise what ended the connection."""
+        """Return the responses received so far, without waiting.
+
+        If there are none, and an error has ended the connection, raise that error.
+        """
         if not self._ready:
             self._raise_if_ended(self.pending_codes)
         replies = list(self._ready.values())
@@ -350,7 +362,7 @@ class Connection:
     def call(
         self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", deadline: Deadline | None = None
     ) -> Command:
-        """Send a request and return its response; responses to other requests are kept for their callers."""
+        """Send a request and return its response; responses to other requests are kept for later calls."""
         opaque = self.submit(code, fields, body)
         try:
             self._drive(lambda: opaque in self._ready, (code,), deadline)
@@ -359,9 +371,10 @@ class Connection:
             self.forget(opaque)
 
     def collect(self, opaques: Iterable[int], deadline: Deadline | None = None) -> Iterator[Reply]:
-        """Yield the responses to these requests as they come; the requests are sent when the first is asked for.
+        """Yield the responses to the requests with these opaques in order of arrival.
 
-        When the deadline passes, or the caller stops early, the unanswered requests are given up.
+        The first `next` sends the requests. Raise at the deadline. Requests that are not answered when the iteration
+        ends, at the deadline or early, are given up.
         """
         deadline = deadline or self.settings.request_deadline()
         heard_at = self.heard_at
@@ -380,13 +393,13 @@ class Connection:
     def tell(
         self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", deadline: Deadline | None = None
     ) -> None:
-        """Send a request that wants no response."""
+        """Send a one-way request, which gets no response; return when all its bytes are sent."""
         self._raise_if_ended((code,))
         self._channel.tell(code, fields, body)
         self._drive(lambda: not self._channel.outbox, (code,), deadline)
 
     def forget(self, opaque: int) -> None:
-        """Give a request up; its response is dropped and counted."""
+        """Give a request up: if its response arrives, it is dropped and counted in `dropped_replies`."""
         self._channel.session.forget(opaque)
         if self._ready.pop(opaque, None):
             self._unwanted += 1
@@ -394,7 +407,10 @@ class Connection:
     # --- moving bytes ------------------------------------------------------------------------------------------------
 
     def exchange(self) -> bool:
-        """Send and receive what can be now, without waiting; return whether bytes arrived or the connection ended."""
+        """Send and receive as much as is possible without waiting.
+
+        Return whether bytes arrived or the connection ended now.
+        """
         if self._failure:
             return False
         try:
@@ -408,15 +424,15 @@ class Connection:
 
     @property
     def wants(self) -> tuple[Transport, int]:
-        """The stream, and the events on it that make another `exchange` worth it."""
+        """The stream, and the events on it to wait for before the next `exchange`."""
         return self._channel.transport, self._channel.needs
 
     def close(self) -> None:
-        """End the connection and every request in flight."""
+        """Close the connection; every request in flight ends with ConnectionLost."""
         self._end(ConnectionLost("the connection was closed on this side", address=str(self.address)))
 
     def abandon(self) -> None:
-        """Give up a forked child's copy; the parent's connection is not touched."""
+        """Close a forked child's copy of the connection; the parent's stays usable."""
         self._failure = ConnectionLost("the connection stayed with the parent process", address=str(self.address))
         self._channel.transport.abandon()
 
@@ -439,9 +455,10 @@ class Connection:
         deadline: Deadline | None,
         heard_at: float | None = None,
     ) -> None:
-        """Exchange bytes until `done`; `codes` are the requests that an error names.
+        """Exchange bytes until `done` returns True; raise at the deadline, or if the connection ends.
 
-        A caller that has been waiting for longer passes the `heard_at` of when it began.
+        `codes` are the codes of the requests that the error names. `heard_at` is the connection's `heard_at` when the
+        caller began to wait, if that was before this call.
         """
         deadline = deadline or self.settings.request_deadline()
         heard_at = heard_at or self.heard_at

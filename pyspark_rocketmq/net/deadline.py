@@ -1,6 +1,6 @@
-"""Bound how long an operation may wait.
+"""Limit how long an operation may wait.
 
-One deadline passes through all steps of an operation, so that the steps cannot add up to more than the whole.
+All steps of an operation get the same deadline, so that together they do not wait longer than the operation may.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float, clock: Callable[[], float] = time.monotonic) -> Self:
-        """Return the moment `seconds` from now."""
+        """Return a deadline `seconds` from now."""
         return cls(clock() + seconds, seconds, clock)
 
     def remaining(self) -> float:
-        """Return the seconds left; 0 once it has passed."""
+        """Return the seconds left until the deadline; 0 once it has passed."""
         return max(0.0, self.at - self.clock())
 
     @property
     def expired(self) -> bool:
-        """Whether the moment has passed."""
+        """Whether the deadline has passed."""
         return self.clock() >= self.at
 
 
 def in_turn(deadline: Deadline | None, items: Collection[T]) -> Iterator[tuple[T, Deadline | None]]:
-    """Yield each item with its share of the time that is left when its turn comes."""
+    """Yield each item with a deadline of its own: an equal share of the time then left for the remaining items."""
     for left, item in zip(range(len(items), 0, -1), items, strict=True):
         yield item, share(deadline, left)
 
@@ -48,5 +48,5 @@ def remaining_s(*deadlines: Deadline | None) -> float | None:
 
 
 def share(deadline: Deadline | None, parts: int) -> Deadline | None:
-    """Return the deadline of one step, if `parts` steps are left."""
+    """Return the deadline of the next step if `parts` steps share the time left; None if there is no deadline."""
     return deadline and Deadline.after(deadline.remaining() / parts, deadline.clock)

@@ -25,19 +25,22 @@ def request_name(code: int) -> str:
 
 
 def name_requests(codes: Iterable[int]) -> str:
-    """Return the names of several requests, each once."""
+    """Return the names of request codes as text, sorted and without repetition."""
     return ", ".join(sorted({request_name(code) for code in codes}))
 
 
 def for_requests(error: E, codes: Iterable[int]) -> E:
-    """Return a copy of the error that ended a connection; it names the requests for which it is raised."""
+    """Return a copy of the error that ended a connection; the copy names the requests with these codes."""
     twin = copy.copy(error)
     twin.__cause__ = error.__cause__
     return _name(twin, codes)
 
 
 def timed_out(address: object, codes: Iterable[int], deadline: Deadline, unsent_bytes: int) -> RequestTimeout:
-    """Return the error of requests whose deadline has passed; unsent bytes show a server that does not read."""
+    """Return the error of requests whose deadline has passed.
+
+    It tells how many bytes the server has not accepted, if any, because then the server does not read.
+    """
     unsent = f", the server has yet to take {unsent_bytes} bytes from us" if unsent_bytes else ""
     error = RequestTimeout(
         f"no answer within {deadline.seconds:g} s{unsent}",

@@ -1,4 +1,4 @@
-"""Find the address by which others on the network know this machine."""
+"""Find the address under which other machines can reach this one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LOOPBACK = "127.0.0.1"
 
 @cache
 def local_host() -> str:
-    """Return the IPv4 address from which packets leave this machine; loopback if it has no network."""
+    """Return the IPv4 address from which this machine sends packets to other networks; loopback if it has none."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect(_ELSEWHERE)  # For a datagram socket this only chooses a route; no packet is sent.

@@ -1,7 +1,7 @@
-"""Keep the server's own requests until they are served, bounded in number and in bytes.
+"""Keep requests sent by the server until they are served, limited in number and in bytes.
 
-One thread puts requests in, another takes them out. The thread that puts them checks `is_full` and stops receiving for
-a while. A body is copied when it is put: as a view it would keep a whole receive buffer alive.
+One thread puts requests in, another takes them out. While `is_full`, the first thread receives nothing from the server.
+A request's body is copied, because as a view it would keep a whole receive buffer alive.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ..wire.header import Command
 MOST_REQUESTS = 1000
 MOST_REQUEST_BYTES = 16 * 1024 * 1024
 _FIELD_BYTES = 200
-"""The cost of a header field beside its characters, in bytes."""
+"""The memory that a header field needs in addition to its characters, in bytes."""
 
 
 class InboundRequests:
-    """The server's requests in order of arrival."""
+    """Requests sent by the server, in order of arrival."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -31,11 +31,11 @@ class InboundRequests:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more requests should be put in now."""
+        """Whether a limit is reached, so that no more requests should be put in."""
         return len(self._waiting) >= MOST_REQUESTS or self._bytes >= MOST_REQUEST_BYTES
 
     def put(self, request: Command) -> None:
-        """Add a request."""
+        """Add a request and copy its body; the caller checks `is_full` before."""
         request.body = bytes(request.body)
         with self._changed:
             self._waiting.append(request)
@@ -43,7 +43,10 @@ class InboundRequests:
             self._changed.notify()
 
     def take(self) -> tuple[Command | None, bool]:
-        """Wait for a request; return it, and whether taking it made room. After the end return no request."""
+        """Wait for a request; return it, and whether the queue was full before and is not now.
+
+        After `end`, return (None, False).
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._has_ended)
             if self._has_ended:
@@ -54,7 +57,7 @@ class InboundRequests:
             return request, was_full and not self.is_full
 
     def end(self) -> list[int]:
-        """End all waiting; return the codes of the requests that were not taken."""
+        """End all calls of `take`, drop the waiting requests, and return their codes."""
         with self._changed:
             self._has_ended = True
             left = [request.code for request in self._waiting]

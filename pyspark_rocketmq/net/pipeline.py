@@ -1,12 +1,12 @@
 """Keep many requests of one kind in flight, over one connection per address.
 
-Requests are submitted in groups. All requests of a group are due at the same moment. `send` makes them leave together;
-`drain` waits for responses of all addresses at once. A request that is not answered in time is given up; if the
-connection has been silent since the request was sent, so are all others on it, and the next request gets a new
-connection.
+Requests are submitted in groups. All requests of a group are due at the same moment. `send` sends them together;
+`drain` waits for responses from all addresses at once. A request that has no response when it is due times out. If its
+connection has received no bytes since the request was sent, all requests on the connection time out with it, and the
+next request gets a new connection.
 
-An address that is slow or out of reach does not hold up the others: what was submitted is sent before a connection is
-opened, and an address that could not be reached is not tried again before the next `send`.
+A slow or unreachable address does not delay requests to other addresses: submitted requests are sent before a new
+connection is opened, and after a failure the address is not tried again before the next `send`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .transport import wait_ready
 __all__ = ["Pipeline", "RequestKind", "wait_any"]
 
 _LATE_S = 1.0
-"""Longer than it takes to read what the buffers of a socket hold."""
+"""The longest time to receive bytes that had arrived by a deadline; a socket's buffers are read faster."""
 G = TypeVar("G")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -39,12 +39,12 @@ class RequestKind(NamedTuple, Generic[T]):
 
     code: int
     name: str
-    """The name of such a request in error texts, with its article."""
+    """The name of such a request in error texts, with its article, as in "a pull"."""
     timeout_s: float
     advice: str
-    """The advice of an error when a request times out."""
+    """The advice in the error of a request that times out."""
     read: Callable[[Command], T]
-    """Turns a response into a result; raises for responses that are errors."""
+    """Returns the result that a response holds, or raises the error that it reports."""
 
 
 class _ConnectionState(Generic[G, R]):
@@ -53,9 +53,9 @@ class _ConnectionState(Generic[G, R]):
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.pending: dict[int, tuple[float, G, R]] = {}
-        """Opaque to due time, group and request."""
+        """{opaque: (due time, group, request)} of the requests in flight."""
         self.answered_due = -math.inf
-        """The due time of the request that was answered last."""
+        """The due time of the request whose response arrived last."""
 
     @property
     def first_due(self) -> float:
@@ -64,7 +64,10 @@ class _ConnectionState(Generic[G, R]):
 
 
 class Pipeline(Generic[G, R, T]):
-    """Requests in flight. `G` is a group, `R` a request and `T` a result; groups and requests are handed through."""
+    """Requests in flight to several addresses. Each result comes back with the group and the request it belongs to.
+
+    `G` is the type of a group, `R` of a request and `T` of a result.
+    """
 
     def __init__(self, pool: ConnectionPool, kind: RequestKind[T], clock: Callable[[], float] = time.monotonic) -> None:
         self._pool = pool
@@ -72,7 +75,7 @@ class Pipeline(Generic[G, R, T]):
         self._clock = clock
         self._states: dict[Address, _ConnectionState[G, R]] = {}
         self._unreachable: dict[Address, RocketMQError] = {}
-        """The errors of addresses that could not be connected to since the last `send`."""
+        """{address: error} of the failed attempts to connect since the last `send`."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.in_flight} in flight, {len(self._states)} connections>"
@@ -88,20 +91,21 @@ class Pipeline(Generic[G, R, T]):
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def connect(self, address: Address) -> bool:
-        """Connect if need be; return whether requests can be submitted to an address now, raise if it is out of reach.
+        """Connect to an address if not connected; return whether requests can be submitted to it now.
 
-        They cannot while a connection that ended has requests in flight; `drain` returns these first.
+        Return False if the connection has ended and `drain` has not returned its requests yet. Raise if no connection
+        can be made.
         """
         state = self._states.get(address)
         if state and not state.pending and not state.connection.is_open:
-            self._drop(state)  # It ended while no request was in flight, which is no failure.
+            self._drop(state)  # The connection ended while no request was in flight, which is no error.
             state = None
         if state is None:
             state = self._states[address] = _ConnectionState(self._open(address))
         return state.connection.is_open
 
     def enqueue(self, address: Address, group: G, requests: Sequence[R], write: Writer) -> None:
-        """Add the requests of a group, whose frames `write` makes; `send` or `drain` sends them."""
+        """Add the requests of a group, whose frames `write` makes from their opaques; `send` or `drain` sends them."""
         state = self._states[address]
         due = self._clock() + self._kind.timeout_s
         opaques = state.connection.submit_as(self._kind.code, len(requests), write)
@@ -109,12 +113,12 @@ class Pipeline(Generic[G, R, T]):
             state.pending[opaque] = due, group, request
 
     def send(self) -> None:
-        """Send what was submitted, as far as that needs no waiting; let unreachable addresses be tried again."""
+        """Send the added requests, as far as that is possible without waiting; allow new attempts to connect."""
         self._exchange()
         self._unreachable.clear()
 
     def close(self) -> None:
-        """Give the connections back; requests in flight are given up."""
+        """Return all connections to the pool; requests in flight get no result."""
         for state in self._states.values():
             self._pool.give_back(state.connection)
         self._states.clear()
@@ -140,9 +144,9 @@ class Pipeline(Generic[G, R, T]):
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def drain(self, until: float) -> list[tuple[G, R, T | RocketMQError]]:
-        """Wait for responses until a moment of the clock; return each request with its result or its error.
+        """Wait for responses until a moment of the clock; return the requests that got a response, timed out or failed.
 
-        An empty list means that the moment, or the due time of some request, has passed.
+        Each comes as (group, request, result or error). The list is empty if there are none.
         """
         busy = [state for state in self._states.values() if state.pending]
         wake_at = min([until, *(state.first_due for state in busy)])
@@ -155,7 +159,7 @@ class Pipeline(Generic[G, R, T]):
         return drained
 
     def _take_responses(self, state: _ConnectionState[G, R], drained: list[tuple[G, R, T | RocketMQError]]) -> None:
-        """Add what has arrived to `drained`; a connection that ended fails its requests."""
+        """Add the requests whose responses have arrived to `drained`; all of them, with the error, if it has ended."""
         connection, pending, read = state.connection, state.pending, self._kind.read
         while connection.has_news:
             try:
@@ -173,10 +177,10 @@ class Pipeline(Generic[G, R, T]):
     def _expire(
         self, state: _ConnectionState[G, R], drained: list[tuple[G, R, T | RocketMQError]], *, is_talking: bool
     ) -> None:
-        """Give up requests that are due; all of a connection that has been silent since the first was sent.
+        """Add requests that timed out to `drained`: all of them, if no byte arrived since the first was sent.
 
-        Behind responses there may be more that came in time, while the caller did something else. But a response that
-        the server had not written before it answered a request sent after the deadline came late.
+        While responses arrive (`is_talking`), more may follow that arrived in time, before the caller began to receive.
+        So a request then times out only if a request has been answered that was sent after the first one was due.
         """
         now, longest_s = self._clock(), self._kind.timeout_s
         limit = min(now, state.answered_due - longest_s) if is_talking else now
@@ -203,10 +207,10 @@ class Pipeline(Generic[G, R, T]):
 def wait_any(
     connections: Sequence[Connection], until: float, clock: Callable[[], float] = time.monotonic
 ) -> list[Connection]:
-    """Return the connections that have news, as soon as one has: a response, or the error that ended it.
+    """Wait until a connection has a response or has ended; return all such connections.
 
-    Return none when the moment `until` of the clock has passed. Responses that had arrived by then still count: the
-    server is not to blame if the caller looks late. Receiving them ends after `_LATE_S`, although more may arrive.
+    Return an empty list if there is none when the moment `until` of the clock has passed. Responses that the kernel
+    holds by then still count, even if this is called late; receiving them takes at most `_LATE_S`.
     """
     late_until: float | None = None
     while True:

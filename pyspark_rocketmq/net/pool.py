@@ -1,11 +1,11 @@
-"""Keep connections for the next caller, process by process.
+"""Keep open connections for repeated use within one process.
 
 `ConnectionPool` lends each connection to one user at a time; `SharedPool` gives one connection per address to all
-threads. Neither hands out a connection that is known to be broken, or that is mute. The caller decides whether a
-request that failed on a connection may be repeated.
+threads. Neither returns a connection that is known to be broken, or that is mute: a request timed out on it, and no
+bytes have arrived since. The caller decides whether a request that failed on a connection may be repeated.
 
 A forked child starts with empty pools: its copies of the parent's descriptors are closed at once. The servers do not
-notice that, and the parent's connections are not affected.
+notice this, and the parent's connections are not affected.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class _Idle(NamedTuple):
 
 
 class ConnectionPool:
-    """Connections that their users drive, one user at a time; those that come back clean are kept."""
+    """Connections for one user at a time. After use, a connection is kept if nothing is left to send or receive."""
 
     def __init__(self, settings: NetSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
         self._clock = clock
         self._lock = threading.Lock()
         self._idle: list[_Idle] = []
-        """In order of return, the oldest first."""
+        """Idle connections, in the order in which they were given back."""
         self._lent: set[Connection] = set()
         _pools.add(self)
 
@@ -49,7 +49,7 @@ class ConnectionPool:
 
     @contextmanager
     def connection(self, address: Address, deadline: Deadline | None = None) -> Iterator[Connection]:
-        """Borrow a connection for a `with` block."""
+        """Lend a connection for a `with` block, as by `take` and `give_back`."""
         connection = self.take(address, deadline)
         try:
             yield connection
@@ -57,7 +57,7 @@ class ConnectionPool:
             self.give_back(connection)
 
     def take(self, address: Address, deadline: Deadline | None = None) -> Connection:
-        """Return a connection for one user: an idle one that the server has not closed, else a new one."""
+        """Return an idle connection to the address that the server has not closed, else a new connection."""
         while connection := self._take_idle(address):
             connection.exchange()
             if connection.is_settled:
@@ -69,7 +69,7 @@ class ConnectionPool:
         return connection
 
     def give_back(self, connection: Connection) -> None:
-        """Give a connection back. It is closed unless settled: the next user would get its responses, or none."""
+        """Keep a connection for the next user, or close it if it is not settled (`Connection.is_settled`)."""
         with self._lock:
             keep = connection in self._lent and connection.is_settled
             self._lent.discard(connection)
@@ -81,7 +81,7 @@ class ConnectionPool:
         _close(ended)
 
     def close_all(self) -> None:
-        """Close idle connections now, and lent ones when they come back."""
+        """Close idle connections now, and lent ones when they are given back."""
         with self._lock:
             ended = [idle.connection for idle in self._idle]
             self._idle = []
@@ -107,7 +107,7 @@ class ConnectionPool:
         return found and found.connection
 
     def _take_stale(self) -> list[Connection]:
-        """Remove and return the connections that have been idle too long: servers close such connections."""
+        """Remove and return the connections idle for more than `max_idle_s`, before their servers close them."""
         oldest = self._clock() - self.settings.max_idle_s
         stale = [idle.connection for idle in self._idle if idle.since < oldest]
         self._idle = [idle for idle in self._idle if idle.since >= oldest]
@@ -134,9 +134,9 @@ class SharedPool:
         return f"<SharedPool {open_count} open, {len(self._opening)} opening>"
 
     def connection(self, address: Address, deadline: Deadline | None = None) -> ThreadedConnection:
-        """Return the connection to an address; the first caller opens it, the others wait for that.
+        """Return the connection to an address; if there is none, one caller opens it and other callers wait.
 
-        A mute connection is closed once another has replaced it: until then bytes may arrive on it again.
+        A mute connection is replaced by a new one. It is closed only then, because bytes may still arrive on it.
         """
         deadline = deadline or self.settings.connect_deadline()
         with self._lock:
@@ -153,12 +153,12 @@ class SharedPool:
         return self._opened(opening, address, deadline)
 
     def find(self, address: Address) -> ThreadedConnection | None:
-        """Return the connection to an address, if there is one that can be used at once."""
+        """Return the connection to an address if it is open and not mute, else None; open none."""
         with self._lock:
             return self._usable(address)
 
     def close_all(self) -> None:
-        """Close every connection for good, those being opened included; none is opened any more."""
+        """Close every connection, also those being opened; later calls of `connection` raise."""
         with self._lock:
             self._is_closed = True
             ended = list(self._connections.values())
@@ -195,7 +195,7 @@ class SharedPool:
             replaced.close("no bytes came from the server for a whole timeout; a new connection was made", "try again")
 
     def _keep(self, opening: Future[ThreadedConnection], connection: ThreadedConnection) -> ThreadedConnection | None:
-        """Keep a new connection if it is still wanted, else close it; return the connection that it replaces."""
+        """Keep a new connection and return the one that it replaces, or None; close it if the pool was closed."""
         with self._lock:
             wanted = self._finish(opening, connection.address)
             replaced = self._connections.get(connection.address) if wanted else None
@@ -206,7 +206,7 @@ class SharedPool:
         return replaced
 
     def _finish(self, opening: Future[ThreadedConnection], address: Address) -> bool:
-        """End an opening; return whether its connection is still wanted, or `close_all` was called meanwhile."""
+        """Note that an attempt to connect has ended; return False if the pool was closed meanwhile."""
         wanted = self._opening.get(address) is opening
         if wanted:
             del self._opening[address]
@@ -225,12 +225,12 @@ _by_settings: dict[NetSettings, ConnectionPool] = {}
 
 
 def pool_for(settings: NetSettings) -> ConnectionPool:
-    """Return this process's pool for these settings."""
+    """Return this process's connection pool for these settings; equal settings share a pool."""
     return _by_settings.get(settings) or _by_settings.setdefault(settings, ConnectionPool(settings))
 
 
 def _close(ended: list[Connection] | list[ThreadedConnection]) -> None:
-    """Close connections; outside of any lock, because closing may wait."""
+    """Close connections; the caller must hold no lock, because closing may wait."""
     for connection in ended:
         connection.close()
 

@@ -1,4 +1,4 @@
-"""Hold what must be known before a connection is made."""
+"""Hold the settings of connections: timeouts, limits and TLS."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .deadline import Deadline
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """The certificate authorities (CAs) to trust, and the client's own certificate; by default the system's CAs."""
+    """The certificate authorities (CAs) to trust, by default those of the system, and the client's own certificate."""
 
     trust_cert_path: str | None = None
     trust_cert: str | None = field(default=None, repr=False)
-    """Trusted CAs as PEM text, for machines without a file."""
+    """The trusted CAs as PEM text, instead of a file."""
     client_cert_path: str | None = None
     client_key_path: str | None = None
     client_key_password: str | None = field(default=None, repr=False)
     verify_server: bool = True
-    """Whether to check the server's certificate, and that it names the host."""
+    """Whether to check that a trusted CA has signed the server's certificate, and that it names the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class NetSettings:
     connect_timeout_s: float = 3.0
     request_timeout_s: float = 3.0
     max_idle_s: float = 100.0
-    """An unused connection older than this is replaced: servers close theirs after 120 s."""
+    """The time after which a pool closes an unused connection, in seconds; servers do so after 120 s."""
     untaken_s: float = 30.0
-    """The time in which a server must take some of the bytes to be sent, in seconds; else the connection ends."""
+    """The time after which a connection ends if the server accepts none of the bytes to be sent, in seconds."""
     max_frame_bytes: int = MAX_FRAME_BYTES
     header_type: HeaderType = HeaderType.JSON
     tls: TlsSettings | None = None
@@ -42,5 +42,5 @@ class NetSettings:
         return Deadline.after(self.connect_timeout_s)
 
     def request_deadline(self) -> Deadline:
-        """Return the deadline of a request whose caller has none."""
+        """Return the deadline of a request whose caller gives none."""
         return Deadline.after(self.request_timeout_s)

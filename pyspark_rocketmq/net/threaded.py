@@ -1,12 +1,12 @@
-"""Share one connection among many threads, and serve the server's own requests.
+"""Share one connection among many threads, and serve the requests that the server sends.
 
 The connection has a thread of its own, the *reader*. It receives all the time and waits only for the stream, so the
-server can always write, and two sides that only write cannot block each other. A caller puts its frame into the outbox
-and sends it at once if no other thread is sending; the reader sends what the stream does not take then.
+server can always write, and two sides that both write cannot block each other. A caller puts its frame into the outbox
+and sends it at once if no other thread is sending; the reader sends the bytes that the stream does not accept at once.
 
-A third thread, started with the first of the server's own requests, serves these, because serving one may take long;
-the reader serves those with a `quick` code. While too many wait, the reader does not receive, so the server cannot
-send; when that lasts for a request's timeout, the connection ends.
+A third thread serves the requests sent by the server, because serving one may take long; it starts with the first of
+them. The reader itself serves requests with a `quick` code. While too many requests wait to be served, the reader
+receives nothing, so the server cannot send; when that lasts for a request's timeout, the connection ends.
 
 The lock guards the session, the outbox and the futures; it is never held while bytes move. `_sender` names the thread
 that may take from the outbox, so only one thread sends at a time.
@@ -36,20 +36,20 @@ from .settings import NetSettings
 from .transport import READ, Transport, Waitable, Waker, connect, wait_ready
 
 Handler = Callable[[Address, Command], Command | None]
-"""Serves a request of the server at an address; None says that such requests are not supported."""
+"""Returns the response to a request that the server at an address has sent; None if its code is not supported."""
 
 MAX_UNSENT_BYTES = 16 * 1024 * 1024
-"""With more than this in the outbox, callers wait until the server takes some of it."""
+"""The size of the outbox at which callers wait until the server has accepted some of its bytes."""
 
 _STALE_DEADLINES = 1024
 _CLOSING_S = 1.0
 _MOST_LOGGED = 3
-"""Failures to serve a request of the server that are logged, one by one."""
+"""The largest number of log lines about failures to serve requests of the server."""
 _log = logging.getLogger(__name__)
 
 
 class _Sender(Enum):
-    """The thread that sends now, and alone may take from the outbox."""
+    """The thread that is sending: only this one may take bytes from the outbox."""
 
     NONE = 0
     CALLER = 1
@@ -67,11 +67,11 @@ class _Pending(NamedTuple):
 
 
 class ThreadedConnection:
-    """A connection for callers in any thread, which lives until it breaks or is closed.
+    """A connection for callers in any thread; it stays open until it breaks or is closed.
 
     Replies, timeouts and errors are those of `Connection`. Done-callbacks of futures run in the reader and must be
-    brief; they may `submit`, but not `call`. The same holds for the handler when it serves a request whose code is
-    among the `quick` ones.
+    brief; they may call `submit`, but not `call`. The same holds for the handler when it serves a request with a
+    `quick` code.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class ThreadedConnection:
         self._room = threading.Condition(self._lock)
         self._pending: dict[int, _Pending] = {}
         self._deadlines: list[tuple[float, int, Deadline]] = []
-        """A heap of due times and opaques; answered requests stay in it until they are due."""
+        """A heap of (due time, opaque, deadline); answered requests may stay in it until they are due."""
         self._sender = _Sender.NONE
         self._failure: RocketMQError | None = None
         self._inbound = InboundRequests()
         self._held_up: Deadline | None = None
-        """Until when there must be room again for requests of the server; None while there is room."""
+        """The deadline until which `_inbound` must have room again; None while it has room."""
         self._logged = 0
         self._server: threading.Thread | None = None
         self._reader = threading.Thread(target=self._read, name=f"rocketmq {self.address}", daemon=True)
@@ -111,7 +111,7 @@ class ThreadedConnection:
         handler: Handler | None = None,
         quick: Collection[int] = frozenset(),
     ) -> Self:
-        """Return a new connection; without a deadline the settings' connect timeout counts."""
+        """Return a new connection, or raise at the deadline; its default is the settings' connect timeout."""
         return cls(connect(address, deadline or settings.connect_deadline(), settings.tls), settings, handler, quick)
 
     def __repr__(self) -> str:
@@ -124,12 +124,12 @@ class ThreadedConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be made, as far as is known."""
+        """Whether no error has ended the connection yet."""
         return self._failure is None
 
     @property
     def is_usable(self) -> bool:
-        """Whether a request is worth making: the connection is open and not mute."""
+        """Whether the connection is open and not mute."""
         return self.is_open and not self.is_mute
 
     @property
@@ -152,13 +152,13 @@ class ThreadedConnection:
     def submit(
         self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", deadline: Deadline | None = None
     ) -> Future[Command]:
-        """Send a request; return a future that ends with the response or an error, at its deadline at the latest."""
+        """Send a request; return a future that gets the response, or an error at the deadline or before."""
         return self._submit(code, fields, body, deadline or self.settings.request_deadline())[1]
 
     def call(
         self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", deadline: Deadline | None = None
     ) -> Command:
-        """Send a request and return its response."""
+        """Send a request and return its response; raise RequestTimeout at the deadline."""
         if threading.current_thread() is self._reader:
             raise LocalProtocolError("a done-callback would wait for itself", advice="use submit instead of call")
         deadline = deadline or self.settings.request_deadline()
@@ -173,7 +173,7 @@ class ThreadedConnection:
     def tell(
         self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", deadline: Deadline | None = None
     ) -> None:
-        """Send a request that wants no response."""
+        """Send a one-way request, which gets no response, without waiting until its bytes are sent."""
         with self._filling_outbox(code, deadline or self.settings.request_deadline()) as channel:
             channel.tell(code, fields, body)
 
@@ -189,7 +189,7 @@ class ThreadedConnection:
         return opaque, future
 
     def _give_up(self, opaque: int) -> _Pending | None:
-        """Give a request up, with the lock held; return it, unless it was answered or given up before."""
+        """Give up a request that timed out and return it; return None if it is no longer in flight. Needs the lock."""
         if pending := self._pending.pop(opaque, None):
             self._channel.session.forget(opaque)
             self._channel.note_time_out(pending.heard_at)
@@ -199,7 +199,10 @@ class ThreadedConnection:
 
     @contextmanager
     def _filling_outbox(self, code: int, deadline: Deadline) -> Iterator[Channel]:
-        """Let the caller fill the outbox, then send, or leave sending to the thread that is at it."""
+        """Yield the channel for putting frames into the outbox, with the lock held; then send the bytes.
+
+        If another thread is sending already, that thread sends these bytes, too.
+        """
         with self._lock:
             self._wait_for_room(code, deadline)
             soonest = self._soonest()
@@ -214,7 +217,7 @@ class ThreadedConnection:
             self._waker.wake()
 
     def _wait_for_room(self, code: int, deadline: Deadline) -> None:
-        """Wait for room in the outbox; never in the reader, which alone can make room."""
+        """Wait until the outbox has room; raise at the deadline. The reader never waits, because it makes the room."""
         is_reader = threading.current_thread() is self._reader
         outbox = self._channel.outbox
         admitted = self._room.wait_for(
@@ -226,7 +229,7 @@ class ThreadedConnection:
             raise self._timed_out(code, deadline)
 
     def _send_once(self) -> None:
-        """Send what the stream takes now, and leave the rest to the reader."""
+        """Send as many bytes as the stream accepts now, and leave the remaining ones to the reader."""
         outbox = self._channel.outbox
         with self._lock:
             head = outbox.head()
@@ -252,7 +255,7 @@ class ThreadedConnection:
                     self._rest()
         except RocketMQError as error:
             self._end(error)
-        except BaseException as cause:  # A callback's `sys.exit()`, too: callers wait for this thread.
+        except BaseException as cause:  # Also `sys.exit()` in a callback, because callers wait for this thread.
             _log.exception("the reader of %s failed", self.address)
             failure = ConnectionLost(f"the reader failed: {cause!r}", address=str(self.address))
             failure.__cause__ = cause
@@ -263,7 +266,10 @@ class ThreadedConnection:
             self._end_inbound()
 
     def _take_in(self) -> bool:
-        """Receive and hand out; return whether bytes came. Frames that came whole before an error are handed out."""
+        """Receive bytes, complete futures and serve requests; return whether bytes arrived.
+
+        Frames that arrived completely before an error are processed before it is raised.
+        """
         count = self._channel.receive()
         if count is None:
             return False
@@ -300,7 +306,7 @@ class ThreadedConnection:
             pending.future.set_exception(self._timed_out(pending.code, pending.deadline))
 
     def _drop_stale_deadlines(self) -> None:
-        """Keep the heap from growing with answered requests, at a small cost for each request."""
+        """Remove answered requests from the heap of deadlines once they are more than half of it."""
         if len(self._deadlines) > 2 * len(self._pending) + _STALE_DEADLINES:
             self._deadlines = [entry for entry in self._deadlines if entry[1] in self._pending]
             heapq.heapify(self._deadlines)
@@ -309,7 +315,7 @@ class ThreadedConnection:
         return self._deadlines[0][2] if self._deadlines else None
 
     def _rest(self) -> None:
-        """Wait until bytes may move, a deadline passes or a caller wakes the reader."""
+        """Wait until bytes can be received or sent, a deadline passes, or another thread wakes the reader."""
         with self._lock:
             timeout_s = remaining_s(self._soonest(), self._channel.untaken, self._held_up)
             needs = self._channel.transport.needs(write=self._sender is _Sender.READER)
@@ -339,7 +345,10 @@ class ThreadedConnection:
             self._answer(request, self._handle(request))
 
     def _hold_up(self) -> bool:
-        """Return whether receiving pauses, as too many requests of the server wait; raise if that lasts."""
+        """Return True while too many requests of the server wait to be served, so that nothing may be received.
+
+        Raise `Flooded` if this lasts for a request's timeout.
+        """
         if not self._inbound.is_full:
             self._held_up = None
             return False
@@ -360,7 +369,7 @@ class ThreadedConnection:
     def _handle(self, request: Command) -> Command | None:
         try:
             return self._handler(self.address, request) if self._handler else None
-        except BaseException as cause:  # `sys.exit()`, too: it must not end the thread that serves requests.
+        except BaseException as cause:  # Also `sys.exit()`, which must not end the thread that serves requests.
             self._log_failure(
                 "request %s of %s could not be served", request_name(request.code), self.address, cause=cause
             )
@@ -380,7 +389,7 @@ class ThreadedConnection:
             self._log_failure("an answer could not be sent: %s", error)
 
     def _log_failure(self, text: str, *values: object, cause: BaseException | None = None) -> None:
-        """Log a failure to serve a request of the server, unless enough of them have been logged."""
+        """Log a failure to serve a request of the server, at most `_MOST_LOGGED` times per connection."""
         self._logged += 1
         if self._logged <= _MOST_LOGGED:
             _log.log(logging.ERROR if cause else logging.WARNING, text, *values, exc_info=cause)
@@ -388,14 +397,17 @@ class ThreadedConnection:
     # --- ending ------------------------------------------------------------------------------------------------------
 
     def close(self, why: str = "the connection was closed on this side", advice: str = "") -> None:
-        """End the connection; every request in flight raises an error with this reason and advice."""
+        """Close the connection; every request in flight raises ConnectionLost with this reason and advice."""
         self._end(ConnectionLost(why, advice=advice, address=str(self.address)))
         self._waker.wake()
         if threading.current_thread() is not self._reader:
             self._reader.join(_CLOSING_S)
 
     def abandon(self) -> None:
-        """Give up a forked child's copy, whose locks may be stuck; the parent's connection is not touched."""
+        """Close a forked child's copy of the connection; the parent's stays usable.
+
+        Locks are replaced, because another thread of the parent may have held them at the fork.
+        """
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._failure = ConnectionLost("the connection stayed with the parent process", address=str(self.address))

@@ -1,8 +1,8 @@
-"""Carry TLS over a non-blocking socket, one bounded piece at a time.
+"""Send and receive over TLS on a non-blocking socket, at most one piece of limited size per call.
 
 On a socket, OpenSSL goes on reading while it finds records without data: handshakes, tickets, new keys. A server that
-sends these without end keeps a caller inside one call, past its deadline. So OpenSSL works in memory here, and each
-attempt gives it one piece of what has arrived. A stream behaves as a non-blocking socket does, and raises its errors.
+sends these without end would keep a caller inside one call, past its deadline. So OpenSSL reads from memory here, and
+each call gives it one piece of the bytes that have arrived. A stream raises the errors of a non-blocking TLS socket.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import cast
 
 PIECE_BYTES = 64 * 1024
 _MOST_OWN_BYTES = 1024 * 1024
-"""The most bytes of TLS's own that may wait for a server that does not read them."""
+"""The most bytes without data, such as handshakes, that may wait for a server that does not read them."""
 
 
 class TlsStream:
-    """One TLS client on a connected socket. Not thread-safe."""
+    """The client side of TLS on a connected socket. Not thread-safe."""
 
     def __init__(self, context: ssl.SSLContext, sock: socket.socket, host: str) -> None:
         sock.setblocking(False)
@@ -27,12 +27,12 @@ class TlsStream:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._read_into = cast(Callable[[int, memoryview], int], self._tls.read)
-        """With a buffer it returns a count, which its type does not say."""
+        """`SSLObject.read`; called with a buffer, it returns the number of bytes, which its type hint does not show."""
         self._piece = memoryview(bytearray(PIECE_BYTES))
         self._sealed = memoryview(b"")
-        """Encrypted bytes that the socket has not taken yet."""
+        """Encrypted bytes that the socket has not accepted yet."""
         self._taken = 0
-        """How many of the caller's bytes are among the sealed ones and have not been reported as sent."""
+        """The number of the caller's bytes that are encrypted in `_sealed`, and not reported as sent yet."""
 
     def fileno(self) -> int:
         """Return the descriptor, -1 once closed."""
@@ -44,11 +44,14 @@ class TlsStream:
 
     @property
     def holds_bytes(self) -> bool:
-        """Whether it holds received bytes that have not been handed out."""
+        """Whether bytes have been read from the socket that `recv_into` has not returned yet."""
         return bool(self._incoming.pending or self._tls.pending())
 
     def shake_hands(self) -> bool:
-        """Go on with the handshake; return whether it is done; raise when the socket must be waited for."""
+        """Continue the handshake; return whether it is complete.
+
+        Raise SSLWantReadError or SSLWantWriteError if the caller must first wait for the socket.
+        """
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -57,13 +60,16 @@ class TlsStream:
             return False
         except ssl.SSLError:
             with suppress(OSError):
-                self._flush()  # This tells the server why.
+                self._flush()  # This sends the alert that tells the server the reason.
             raise
         self._flush()
         return True
 
     def send(self, data: memoryview) -> int:
-        """Send a piece of the data; return its size once the socket has it all. Until then pass the same data."""
+        """Send a piece of the data; return the number of bytes sent.
+
+        Raise SSLWantWriteError if the socket does not accept them all; then call again with the same data.
+        """
         if not self._taken:
             self._taken = self._tls.write(data[:PIECE_BYTES])
         self._flush()
@@ -71,7 +77,10 @@ class TlsStream:
         return taken
 
     def recv_into(self, space: memoryview) -> int:
-        """Receive what is there now; return the number of bytes, 0 at the end of the stream."""
+        """Receive the bytes that have arrived; return their number, 0 at the end of the stream.
+
+        Raise SSLWantReadError if none have arrived.
+        """
         try:
             return self._read(space)
         except ssl.SSLWantReadError:
@@ -82,7 +91,7 @@ class TlsStream:
         return count
 
     def _read(self, space: memoryview) -> int:
-        """Decrypt what is in memory; return the number of bytes. Errors behind data are raised the next time."""
+        """Decrypt the bytes in memory; return the number of bytes. An error behind data is raised by the next call."""
         count = 0
         try:
             while count < len(space) and (more := self._read_into(len(space) - count, space[count:])):
@@ -95,7 +104,7 @@ class TlsStream:
         return count
 
     def _feed(self) -> None:
-        """Take one piece off the socket; raise when there is none."""
+        """Move one piece of bytes from the socket to OpenSSL's memory; raise SSLWantReadError if none have arrived."""
         try:
             count = self._sock.recv_into(self._piece)
         except BlockingIOError:
@@ -106,14 +115,17 @@ class TlsStream:
             self._incoming.write_eof()
 
     def _flush_own(self) -> None:
-        """Send TLS's own records, as far as the socket takes them."""
+        """Send records without data, such as handshakes, as far as the socket accepts them.
+
+        Raise SSLError if more than `_MOST_OWN_BYTES` remain, because the server does not read.
+        """
         with suppress(ssl.SSLWantWriteError):
             self._flush()
         if len(self._sealed) > _MOST_OWN_BYTES:
             raise ssl.SSLError("the server asks for new handshakes and reads no answer")
 
     def _flush(self) -> None:
-        """Send all that is encrypted; raise when the socket does not take it."""
+        """Send all encrypted bytes; raise SSLWantWriteError if the socket does not accept them all."""
         if self._outgoing.pending:
             self._sealed = memoryview(b"".join((self._sealed, self._outgoing.read())))
         try:

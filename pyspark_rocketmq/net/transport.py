@@ -3,10 +3,10 @@
 This is the only module that opens sockets, and the only place where errors of the operating system become errors of
 this library.
 
-After connecting, no operation waits: `send` and `receive_into` do what can be done now, and `wait_ready` waits for many
-streams at once. So no stream can hold up another, and a writer can go on reading. Each operation takes a lock, because
-OpenSSL allows one at a time on a stream, and because a descriptor that is closed during an operation may already belong
-to another stream.
+After connecting, no operation waits: `send` and `receive_into` move the bytes that can be moved now, and `wait_ready`
+waits for many streams at once. So no stream can delay another, and a writer can go on reading. Each operation takes a
+lock, because OpenSSL allows only one at a time on a stream, and because a descriptor that another thread closes during
+an operation may already belong to a new stream.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from .tls_stream import TlsStream
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
-"""Room in the kernel for the responses to all pulls in flight."""
+"""The size of a socket's receive buffer in the kernel, enough for the responses to all pulls in flight."""
 
 _Candidate = tuple[socket.AddressFamily, Any]
 
 
 class Waitable(Protocol):
-    """An object with a descriptor to wait for."""
+    """An object with a descriptor for `wait_ready`."""
 
     def fileno(self) -> int:
         """Return the descriptor."""
@@ -59,7 +59,7 @@ else:
     def wait_ready(waits: Iterable[tuple[Waitable, int]], timeout_s: float | None = None) -> bool:
         """Wait until a descriptor is ready for its `READ` or `WRITE`; return False if the timeout comes first.
 
-        That costs a fifth of a `selectors.PollSelector` that is used once.
+        `select.poll` is used because creating a `selectors.PollSelector` for each call takes five times as long.
         """
         poll = select.poll()
         for waitable, needs in waits:
@@ -68,7 +68,7 @@ else:
 
 
 class Transport:
-    """A connected stream, for any thread."""
+    """A connected TCP or TLS stream, which any thread may use."""
 
     def __init__(self, sock: socket.socket | TlsStream, address: Address) -> None:
         if isinstance(sock, socket.socket):
@@ -84,11 +84,11 @@ class Transport:
         return self._sock.fileno()
 
     def needs(self, *, write: bool) -> int:
-        """Return the events that make another attempt to receive, and if `write` to send, worth it."""
+        """Return the events (READ, WRITE) to wait for before the next attempt to receive, or to send if `write`."""
         return self._reading_needs | (self._writing_needs if write else 0)
 
     def send(self, data: memoryview) -> int:
-        """Send what the stream takes now; return the number of bytes."""
+        """Send the bytes that the stream accepts now; return their number, which may be 0."""
         try:
             with self._lock:
                 return self._sock.send(data)
@@ -101,7 +101,7 @@ class Transport:
         return 0
 
     def receive_into(self, space: memoryview) -> int | None:
-        """Receive what is there now; return the number of bytes, None if there are none, 0 at the end of the stream."""
+        """Receive the bytes that have arrived; return their number, None if there are none, 0 at the stream's end."""
         try:
             with self._lock:
                 return self._sock.recv_into(space)
@@ -115,7 +115,7 @@ class Transport:
 
     @property
     def has_unread(self) -> bool:
-        """Whether bytes, or the end of the stream, are there to be received."""
+        """Whether `receive_into` would find bytes or the end of the stream now; False for a closed stream."""
         with self._lock:
             holds_bytes = isinstance(self._sock, TlsStream) and self._sock.holds_bytes
             return self.fileno() >= 0 and (holds_bytes or wait_ready([(self, READ)], 0.0))
@@ -126,7 +126,7 @@ class Transport:
             self._sock.close()
 
     def abandon(self) -> None:
-        """Drop a forked child's copy of the stream; the parent's is not touched.
+        """Close a forked child's copy of the stream; the parent's stays usable.
 
         The lock is replaced: if another thread held it at the fork, it stays locked in the child.
         """
@@ -135,7 +135,7 @@ class Transport:
 
 
 class Waker:
-    """A descriptor by which one thread ends another thread's `wait_ready`."""
+    """A descriptor with which one thread ends another thread's `wait_ready`."""
 
     def __init__(self) -> None:
         self._receiver, self._sender = socket.socketpair()
@@ -147,7 +147,7 @@ class Waker:
         return self._receiver.fileno()
 
     def wake(self) -> None:
-        """Make the descriptor readable; do nothing if it is, or after `close`."""
+        """Make the descriptor readable; do nothing if it is readable already or closed."""
         with self._lock:
             if not self._is_set and self._sender.fileno() >= 0:
                 self._sender.send(b"\0")
@@ -167,7 +167,7 @@ class Waker:
             self._sender.close()
 
     def abandon(self) -> None:
-        """Drop a forked child's copy; the lock is replaced as in `Transport.abandon`."""
+        """Close a forked child's copy of the descriptors; replace the lock, as `Transport.abandon` does."""
         self._lock = threading.Lock()
         self.close()
 
@@ -176,7 +176,7 @@ class Waker:
 
 
 def connect(address: Address, deadline: Deadline, tls: TlsSettings | None = None) -> Transport:
-    """Return a connected stream, TLS handshake included; raise if the deadline passes before."""
+    """Return a connected stream, after the TLS handshake if `tls` is given; raise ConnectError at the deadline."""
     context = None if tls is None else _tls_context(tls)
     sock = _connect_tcp(address, deadline)
     try:
@@ -187,7 +187,7 @@ def connect(address: Address, deadline: Deadline, tls: TlsSettings | None = None
 
 
 def _connect_tcp(address: Address, deadline: Deadline) -> socket.socket:
-    """Connect to one of the host's addresses; each attempt may use its share of the time left."""
+    """Connect to the first of the host's addresses that accepts; each attempt gets its share of the time left."""
     candidates = _resolve(address, deadline)
     failure: OSError | None = None
     for left, candidate in zip(range(len(candidates), 0, -1), candidates, strict=True):
@@ -219,14 +219,20 @@ def _tune(sock: socket.socket) -> None:
 
 @functools.cache
 def _large_buffers_granted() -> bool:
-    """Return whether the kernel grants this size: a refused request would only end the kernel's own tuning."""
+    """Return whether the kernel grants `RECEIVE_BUFFER_BYTES`.
+
+    If it does not, no size should be set, because that would switch off the kernel's automatic buffer sizes.
+    """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         return probe.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= RECEIVE_BUFFER_BYTES
 
 
 def _resolve(address: Address, deadline: Deadline) -> list[_Candidate]:
-    """Return the host's addresses. A name lookup has no timeout, so a thread does it, and is abandoned if late."""
+    """Return the host's addresses; raise ConnectError at the deadline.
+
+    A thread looks the name up, because the system's resolver has no timeout; at the deadline the thread is left alone.
+    """
     try:
         return _look_up(address, socket.AI_NUMERICHOST)
     except (OSError, ValueError):
@@ -282,7 +288,7 @@ def _reason(cause: Exception | None) -> str:
 
 def _tls_context(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # With renegotiation, sending might have to wait for incoming bytes.
+    # If renegotiation were allowed, sending might have to wait for incoming bytes.
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.check_hostname = settings.verify_server
     context.verify_mode = ssl.CERT_REQUIRED if settings.verify_server else ssl.CERT_NONE
@@ -328,7 +334,10 @@ def _shake_hands(context: ssl.SSLContext, sock: socket.socket, address: Address,
 
 
 def _shake_once(stream: TlsStream) -> int | None:
-    """Go on with the handshake; return the events to wait for, 0 for no wait, and None when it is done."""
+    """Continue the handshake; return None when it is complete, else the events to wait for before the next call.
+
+    0 means that the next call need not wait.
+    """
     try:
         return None if stream.shake_hands() else 0
     except ssl.SSLWantWriteError:

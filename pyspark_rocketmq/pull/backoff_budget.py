@@ -1,8 +1,9 @@
-"""Bound how long a queue waits for a broker that answers its pulls without messages.
+"""Limit the time that a queue pauses because its broker answers pulls without progress.
 
-Flow control, a replica that leaves reads to its master, and answers that do not lead on are neither failures nor
-losses. The queue pauses, longer each time, until the pauses add up to the limit. Only pauses count: time that a task
-spends stopped, or waiting for Spark, does not. Once the queue has advanced, the budget is full again.
+A broker that refuses pulls under load, a replica that sends readers to its master, and a response with neither messages
+nor a higher next offset are no failures and no losses. The queue pauses, longer each time, until the pauses add up to
+the limit. Only pauses count, not the time in which Spark has stopped the task. When the queue advances, the sum of its
+pauses begins at 0 again.
 """
 
 from __future__ import annotations
@@ -20,26 +21,29 @@ __all__ = ["BackoffBudget", "explain_refusal"]
 _PAUSE = Backoff(first_s=0.02, longest_s=3.0)
 _WARN_AFTER_S = 1.0
 _REFUSED_READ = "[REJECTREQUEST]"
-"""The beginning of the remark by which a replica leaves reads to its master."""
+"""The beginning of the remark with which a replica refuses reads, which its master would serve."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class BackoffBudget:
-    """The pauses of one queue at its present offset, up to a limit."""
+    """The pauses of one queue at its current offset, up to a limit."""
 
     limit_s: float
     pause: Backoff = _PAUSE
     answer_count: int = 0
-    """Answers without messages at this offset."""
+    """The number of responses without progress at the current offset."""
     waited_s: float = 0.0
-    """The sum of the pauses at this offset, in seconds."""
+    """The sum of the pauses at the current offset, in seconds."""
     _offset: int = -1
     _reason: RocketMQError | None = None
     _has_warned: bool = False
 
     def next_pause_s(self, offset: int, reason: RocketMQError) -> float:
-        """Return how long to pause at this offset, and warn once; raise the reason when the limit is reached."""
+        """Return the length of the next pause at `offset`, in seconds; raise `reason` when the limit is reached.
+
+        Log one warning per queue.
+        """
         if offset != self._offset:
             self.answer_count, self.waited_s, self._offset = 0, 0.0, offset
         self._reason = reason
@@ -52,7 +56,7 @@ class BackoffBudget:
         return pause_s
 
     def final_error(self, offset: int) -> RocketMQError | None:
-        """Return the last reason, with the time spent on it; None if the queue has left this offset."""
+        """Return the last reason for a pause at `offset`, with the time paused; None if the pauses were elsewhere."""
         if self._reason is None or offset != self._offset:
             return None
         self._reason.what += f" ({self.answer_count} answers in {self.waited_s:.3g} s)"
@@ -66,9 +70,9 @@ class BackoffBudget:
 
 
 def explain_refusal(error: RocketMQError, *, from_master: bool) -> RocketMQError | None:
-    """Return the error to report while waiting, if a broker refused a pull only for now; None for other errors.
+    """Return the error to raise in the end, if a broker refuses a pull temporarily; None if `error` is another one.
 
-    The error asks for new routes if a replica left the read to its master.
+    If a replica refuses reads, which its master would serve, the returned error has `refresh_routes` set.
     """
     if not isinstance(error, FlowControl | SystemBusy):
         return None

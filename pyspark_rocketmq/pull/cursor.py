@@ -1,14 +1,14 @@
-"""Keep track of the offsets of one range: requested, missing, or ready to be handed out.
+"""Keep track of the offsets of one range: which to request, and which responses may be handed out.
 
-A reader that knows its range sends many pulls at once, for offsets s, s + 32, s + 64 and so on. Brokers return fewer
-messages than requested (their own limits) or look at more offsets (a filter skips most), so each cursor learns its
+A reader knows its range and sends many pulls at once, for offsets s, s + 32, s + 64 and so on. A broker may return
+fewer messages than requested (its own limits) or cover more offsets (a filter skips most). So each cursor learns its
 *stride*, the number of offsets that one pull covers. Offsets that a response leaves *uncovered* are requested again
-before any new ones. Responses come in any order; they are handed out in offset order.
+before any new ones. Responses come in any order; the cursor hands them to its caller in offset order.
 
 Invariant: `[wanted.start, wanted.end)` is at all times the disjoint union of the offsets handed out (before `done`),
 the responses that wait in the process queue for an earlier one, the requests in flight, the uncovered offsets, and the
-offsets never requested (from `_frontier` on). A response that comes in its turn, as most do, never waits. As long as
-offsets are missing, some are in flight or may be requested, whatever the limits say.
+offsets never requested (from `_frontier` on). Most responses arrive in offset order and never wait. As long as offsets
+are missing, some are in flight or may be requested, even if the flow limits are exceeded.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from .process_queue import Entry, Expected, FlowLimits, ProcessQueue, expect
 __all__ = ["Cursor"]
 
 _new = tuple.__new__
-"""A named tuple's own constructor is a Python function that does no more than this, at twice the cost."""
+"""Makes named tuples. Their own constructor does the same in Python code, at twice the cost."""
 _FULL_BEFORE_MORE = 16
-"""Full responses before a larger stride is tried: limits seldom change, and each try leaves offsets uncovered."""
+"""After this many responses that cover the whole stride, a larger one is tried. Each vain try costs further pulls."""
 
 
 class Cursor:
-    """The progress of reading one range; pure bookkeeping."""
+    """The offsets of one range that are to be requested, in flight, waiting or handed out. It sends nothing itself."""
 
     def __init__(self, wanted: QueueRange, batch_size: int, *, orderly: bool = False) -> None:
         self.wanted = wanted
         self.done = wanted.start
-        """All offsets before it were handed out, or `take` hands them out next."""
+        """The first offset not handed out, except that blocks before it may be ready for the next `take`."""
         self.stride = batch_size
         self.waiting: ProcessQueue[Entry[Block]] = ProcessQueue(orderly=orderly)
-        """Responses that wait for an earlier one."""
+        """Responses that wait until the messages at lower offsets have arrived."""
         self._waiting_count = 0
         self._full_count = 0
-        """Responses that covered the whole stride since it last changed."""
+        """The number of responses that covered the whole stride since the stride last changed."""
         self._queue = wanted.queue
         self._open_front = wanted.start if wanted.is_front_open else None
         self._ready: list[Block] = []
@@ -49,7 +49,7 @@ class Cursor:
         self._end = wanted.end
         self._in_flight: dict[int, PullRequest] = {}
         self._uncovered: SortedDict[int, int] = SortedDict()
-        """Start to end of stretches to be requested again."""
+        """{start: end} of the ranges of offsets that are to be requested again."""
 
     def __repr__(self) -> str:
         return (
@@ -61,12 +61,12 @@ class Cursor:
 
     @property
     def is_finished(self) -> bool:
-        """Whether everything has been handed out."""
+        """Whether the whole range has been handed out, or is ready for the next `take`."""
         return self.done >= self._end
 
     @property
     def has_more_to_pull(self) -> bool:
-        """Whether some offsets are neither in flight nor answered."""
+        """Whether offsets of the range are still to be requested, for the first time or again."""
         return bool(self._uncovered) or self._frontier < self._end
 
     @property
@@ -76,11 +76,11 @@ class Cursor:
 
     @property
     def lacks_its_lowest(self) -> bool:
-        """Whether the next request is for the offset that everything else waits for."""
+        """Whether the next request is for the lowest offset of all that are missing."""
         return bool(self._uncovered) and self._uncovered.peekitem(0)[0] <= self.done
 
     def lowest_missing(self, least: int = 0) -> int:
-        """Return the lowest offset from `least` on that is neither answered nor handed out."""
+        """Return the lowest offset, not below `least`, that no response has covered yet."""
         least = max(least, self.done)
         in_flight = [max(start, least) for start, request in self._in_flight.items() if request.end > least]
         uncovered = [max(start, least) for start, end in self._uncovered.items() if end > least]
@@ -92,21 +92,24 @@ class Cursor:
         return next((each.offset for each in self.waiting.entries() if _holds_wanted(each.item)), None)
 
     def allowance(self, limits: FlowLimits, most: int) -> int:
-        """Return how many pulls the limits allow now; one for the lowest missing offset is always allowed."""
+        """Return how many pulls the limits allow now: `most`, 1 or 0.
+
+        One pull is always allowed if the next request is for the lowest missing offset.
+        """
         for count in (most, 1):
             if not self.waiting.held_by(limits, self._expected(count - 1)):
                 return count
         return 1 if self.lacks_its_lowest else 0
 
     def _expected(self, more: int) -> Expected:
-        """Return what the pulls in flight, `more` others, and the uncovered offsets may still bring."""
+        """Return the most messages and bytes that pulls in flight, `more` pulls and uncovered offsets may bring."""
         uncovered = tuple(end - start for start, end in self._uncovered.items()) if self._uncovered else ()
         return expect(len(self._in_flight) + more, min(self._batch_size, self.stride), uncovered)
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def take_requests(self, most: int) -> list[PullRequest]:
-        """Return the next requests, at most `most`, and count them as in flight: uncovered offsets first, then new."""
+        """Return at most `most` requests, for uncovered offsets first, then for new ones; count them as in flight."""
         requests: list[PullRequest] = []
         for _ in range(most):
             if self._uncovered:
@@ -126,7 +129,7 @@ class Cursor:
         return requests
 
     def retry(self, start: int) -> None:
-        """Have the offsets of the pull from `start` requested again: it brought nothing."""
+        """Have the offsets of the pull from `start` requested again, because it failed or brought no progress."""
         request = self._in_flight.pop(start)
         self._uncover(start, request.end)
 
@@ -135,11 +138,11 @@ class Cursor:
     def accept(
         self, start: int, next_offset: int, data: memoryview, message_count: int, is_counted: bool = False
     ) -> QueueRange | None:
-        """Accept the response to the pull from `start`; return the range of it that is wanted, if any.
+        """Accept the response to the pull from `start`; return the range of offsets to hand out from it, or None.
 
-        It covers the offsets up to `next_offset` and holds at most `message_count` messages. A counted response must
-        hold one message for each of these offsets, which the decoder verifies; so it is handed out even if it holds
-        none. Offsets that were skipped meanwhile stay skipped: they come too late to be handed out in order.
+        The response covers the offsets up to `next_offset` and holds at most `message_count` messages. A counted
+        response must hold one message for each of these offsets. The decoder verifies this, so the response is handed
+        out even if it is empty. Offsets skipped by `skip_to` are not handed out: they would be out of order.
         """
         request = self._in_flight.pop(start)
         first, end = request
@@ -165,7 +168,7 @@ class Cursor:
             del self._uncovered[start]
 
     def skip_to(self, start: int) -> None:
-        """Count the offsets before `start` as handed out, behind those responses that are here: the rest is gone."""
+        """Go on from `start`, because messages before it are gone; responses received for them are still handed out."""
         for stretch_start, stretch_end in list(self._uncovered.items()):
             if stretch_start < start:
                 del self._uncovered[stretch_start]
@@ -176,7 +179,7 @@ class Cursor:
         self._ready = self.take()
 
     def take(self) -> list[Block]:
-        """Return the blocks that are next in offset order, each once."""
+        """Return the blocks that are next in offset order; each block is returned only once."""
         blocks, self._ready = self._ready, []
         while self._waiting_count and (first := self.waiting.first()) and first.offset <= self.done:
             self.waiting.remove((first.offset,))
@@ -187,20 +190,24 @@ class Cursor:
         return blocks
 
     def _uncover(self, start: int, end: int) -> None:
-        """Have offsets requested again, as far as they are still wanted."""
+        """Have offsets requested again, except those already handed out or behind the end of the range."""
         start, end = max(start, self.done), min(end, self._end)
         if start < end:
             self._uncovered[start] = end
 
     def _cover(self, request: PullRequest, next_offset: int) -> int:
-        """Return where the offsets end that a response settles; move the frontier if it went beyond that."""
+        """Return the end of the offsets that a response covers.
+
+        If the response covers more than was requested, and the offsets behind were never requested, they need no
+        request any more.
+        """
         if request.end == self._frontier and next_offset > request.end:
             self._frontier = min(next_offset, self._end)
             return self._frontier
         return max(request.start, min(next_offset, request.end))
 
     def _adapt_stride(self, request: PullRequest, next_offset: int) -> None:
-        """Adapt the stride to what the broker returned; after some full responses try twice as much."""
+        """Set the stride to the number of offsets that a response covers; after some full responses double it."""
         covered, requested = next_offset - request.start, request.end - request.start
         if covered == requested:
             if covered == self.stride < self._batch_size:
@@ -211,7 +218,7 @@ class Cursor:
             self.stride, self._full_count = covered, 0
 
     def _keep(self, start: int, end: int, block: Block) -> None:
-        """Keep a block to be handed out if it holds messages, or must hold some and does not."""
+        """Keep a block for `take`: ready if it is next in offset order, else waiting; drop a block rightly empty."""
         if start == self.done:
             self.done = end
             if block[2] or block[4]:
@@ -222,5 +229,5 @@ class Cursor:
 
 
 def _holds_wanted(block: Block) -> bool:
-    """Return whether a block holds wanted messages, by its first record; brokers may have gone far on to find it."""
+    """Return whether the first record of a block is wanted; it may lie behind the range that the pull requested."""
     return bool(block.message_count) and first_queue_offset(block.data) < block.wanted.end

@@ -2,13 +2,13 @@
 
     fill the window → wait for outcomes → put them into order → fill again → hand out blocks, until every range is done
 
-The window is the set of pulls in flight. It is dealt round robin over the readers and refilled whenever outcomes came
-in, so that requests leave in groups. Brokers and this process are kept busy by bytes in flight, so the window grows
-while responses are small, unless the user has set its depth. A reader that pauses is asked again when its pause ends,
-although another broker still owes responses.
+The window is the set of pulls in flight; its depth is the largest number of them. The readers take turns to send a few
+pulls each, until the window is full. It is filled again after outcomes have arrived, so that requests leave in groups.
+Enough bytes in flight keep brokers and this process busy, so the depth grows while responses are small, unless the user
+has set it. When a reader's pause ends, the reader may send pulls at once, even while pulls of others are in flight.
 
-Blocks are handed out as they come, so that their consumer finds them in the processor's cache. While the consumer is
-busy, brokers answer what the full window has requested; the responses wait in the socket's buffer.
+Blocks are yielded as soon as they are next in offset order, so that their consumer finds them in the processor's cache.
+While the consumer is busy, brokers answer the pulls in flight; the responses wait in the socket's buffer.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = ["Window", "read_ranges"]
 _SLEEP_S = 0.05
 _RECOUNTS = 3
 _TOGETHER = 4
-"""Pulls of one range that leave together: finding out whether and where it may pull costs as much as a pull."""
+"""The most pulls that one reader submits per turn. A turn costs as much as a pull, so it should submit several."""
 _LEAST_DEPTH, _MOST_DEPTH = 32, 256
 _WANTED_BYTES = 8 * 2**20
-"""Bytes to have in flight: as many as a record batch holds, so that one arrives while the one before is decoded. The
-buffers of both sockets hold nearly all of it; the broker keeps the rest in its heap."""
+"""Bytes of responses to have in flight: those of a record batch, so that it arrives while the previous one is decoded.
+The buffers of both sockets hold nearly all of them; the remaining bytes stay in the broker's heap."""
 
 
 def read_ranges(
@@ -55,8 +55,8 @@ def read_ranges(
 ) -> Iterator[Block]:
     """Yield every message of the ranges, in blocks; those of one queue in the order of their offsets.
 
-    What no broker process could confirm is read and counted again in the end. That reading may itself need a recount,
-    `recounts` levels deep; beyond that it raises.
+    At the end, ranges that no broker process could confirm are read again elsewhere, and their messages are counted
+    again. A repeated reading may need a recount, too. Raise NoBrokerAvailable after `recounts` levels of recounts.
     """
     settings = (settings or PullSettings()).for_queues(len({wanted.queue for wanted in ranges}))
     readers = [QueueReader(wanted, brokers, settings, policy) for wanted in ranges if wanted.offset_count > 0]
@@ -113,13 +113,13 @@ def _read_all(
 
 
 def _rest(unfinished: Iterable[QueueReader]) -> dict[QueueReader, bool]:
-    """Sleep while no reader may pull; return the readers that have given up their range and are finished with it."""
+    """Sleep shortly, because no pull is in flight; return {reader: False} for the readers that have finished."""
     time.sleep(_SLEEP_S)
     return {reader: False for reader in unfinished if reader.is_finished}
 
 
 class Window:
-    """The pulls in flight of some readers."""
+    """The pulls in flight of all readers, up to a depth."""
 
     def __init__(
         self,
@@ -130,13 +130,13 @@ class Window:
     ) -> None:
         self._turns = deque(readers)
         self._resting: set[QueueReader] = set()
-        """Readers that have requested all they want; a short response or a failed pull wakes them."""
+        """Readers without offsets to request; a short response or a failed pull puts them back into `_turns`."""
         self._port = port
         self._is_adaptive = not settings.depth
         self._depth = settings.depth or _LEAST_DEPTH
         self._clock = clock
         self._next_turn_at = math.inf
-        """When the first pause ends of the readers for whom there was room."""
+        """The earliest end of a reader's pause, as a moment of the clock; infinite if the window is full."""
 
     def __repr__(self) -> str:
         return f"<Window {self.in_flight} of {self._depth} in flight, {len(self._resting)} readers rest>"
@@ -149,9 +149,9 @@ class Window:
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def fill(self) -> None:
-        """Submit pulls, a few for each reader in turn, until the window is full or no reader may pull; send them.
+        """Send pulls, a few for each reader in turn, until the window is full or no reader may pull.
 
-        Wait until a quarter of the window is free, so that requests leave in groups.
+        Return without sending any while less than a quarter of the window is free, so that requests leave in groups.
         """
         self._next_turn_at = math.inf
         room = self._depth - self._port.in_flight
@@ -175,7 +175,7 @@ class Window:
             self._next_turn_at = min((each.resume_at for each in self._turns if each.resume_at > now), default=math.inf)
 
     def _submit_pulls(self, reader: QueueReader, most: int, now: float) -> int:
-        """Submit the pulls that a reader may send, at most `most`, and a probe if one is due; return their number."""
+        """Submit at most `most` pulls of a reader, and a probe if one is due; return the number of both together."""
         probed = self._probe(reader, now) if reader.may_probe(now) else 0
         if not (admitted := reader.admit(most, now)):
             return probed
@@ -194,7 +194,10 @@ class Window:
         return 1
 
     def _reach(self, reader: QueueReader, choose: Callable[[], BrokerEndpoint | None]) -> BrokerEndpoint | None:
-        """Return the process that `choose` names once pulls can be submitted to it; tell the reader if they cannot."""
+        """Return the broker process that `choose` returns, or None if it has no connection yet.
+
+        If the route or the connection fails, the reader handles the error, and None is returned.
+        """
         try:
             endpoint = choose()
             return endpoint if endpoint is not None and self._port.connect(endpoint.address) else None
@@ -205,9 +208,9 @@ class Window:
     # --- outcomes ----------------------------------------------------------------------------------------------------
 
     def drain(self, until: float) -> dict[QueueReader, bool]:
-        """Wait for outcomes until a moment of the clock; return each reader that got some, with whether it advanced.
+        """Wait for outcomes until a moment of the clock; return {reader: whether its range advanced}.
 
-        An empty dict means that it is time to fill the window.
+        The dict holds only readers that got outcomes. It is empty when a pause or the wait has ended.
         """
         heard: dict[QueueReader, bool] = {}
         deliveries = self._port.drain(min(until, self._next_turn_at))
@@ -232,5 +235,5 @@ class Window:
         return heard
 
     def _adapt(self, body_bytes: int, body_count: int) -> None:
-        """Choose the depth at which responses of this size bring the wanted number of bytes."""
+        """Choose the depth at which `_WANTED_BYTES` are in flight, from the average size of the latest responses."""
         self._depth = max(_LEAST_DEPTH, min(_WANTED_BYTES * body_count // body_bytes, _MOST_DEPTH))

@@ -10,26 +10,26 @@ __all__ = ["IgnoreLosses", "LossPolicy"]
 
 
 class LossPolicy(Protocol):
-    """Decides what to do about messages that should be there and are not; each method may raise to end the reading."""
+    """Gets reports of messages that should be there and are not; each method may raise to end the reading."""
 
     def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
-        """Take note that messages from `planned` to `minimum` are gone."""
+        """Accept a report that messages from `planned` to `minimum` are gone: the queue now begins at `minimum`."""
 
     def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
-        """Take note that the queue ends at `maximum`, before the end of the range."""
+        """Accept a report that the queue ends at `maximum`, before the range ends."""
 
     def vanished(self, rest: QueueRange) -> None:
-        """Take note that the queue is not in the route any more."""
+        """Accept a report that the queue is not in the route any more; `rest` is the range not read yet."""
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Take note that an administrator moved the group; never a loss for a reader of ranges."""
+        """Accept a report that an administrator reset the group's offset; a range that is read loses nothing by it."""
 
     def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
-        """Take note that messages within `[start, end)` are gone; `missing_count` is their number, if known."""
+        """Accept a report that messages within `[start, end)` are gone; `missing_count` is their number, if known."""
 
 
 class IgnoreLosses:
-    """A loss policy for reads on which no row depends."""
+    """A loss policy that ignores all reports, for reads that produce no rows."""
 
     def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
         """Do nothing."""

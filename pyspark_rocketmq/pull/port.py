@@ -1,8 +1,7 @@
-"""Define what the pull engine needs of a transport: pull requests go out, outcomes come back.
+"""Define the port of the pull engine: the interface that sends pull requests and returns their outcomes.
 
-The engine (`loop`, `reader`, `cursor`) knows offsets, queues and broker processes. It knows no header fields, no
-response codes and no connections: these belong to a `PullPort`. `remoting` holds the port for RocketMQ's remoting
-protocol.
+The engine (`loop`, `reader`, `cursor`) deals with offsets, queues and broker processes. Header fields, response codes
+and connections belong to a `PullPort`. `remoting` has the port for RocketMQ's remoting protocol.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ R = TypeVar("R")
 
 
 class PullRequest(NamedTuple):
-    """Offsets `[start, end)` that one pull is to cover."""
+    """The offsets `[start, end)` that one pull requests."""
 
     start: int
     end: int
 
 
 class PullGroup(NamedTuple, Generic[R]):
-    """Pulls of one queue that are submitted together to one broker process."""
+    """Pulls of one queue that are sent together to one broker process."""
 
     reader: R
-    """The reader that takes the outcomes."""
+    """The reader that gets the outcomes of these pulls."""
     queue: MessageQueue
     endpoint: BrokerEndpoint
     requests: Sequence[PullRequest]
@@ -40,7 +39,7 @@ class PullGroup(NamedTuple, Generic[R]):
 
 
 class PullStatus(IntEnum):
-    """The ordinary ends of a pull; the values are RocketMQ's response codes."""
+    """The statuses of a pull's response that are no errors; the values are RocketMQ's response codes."""
 
     FOUND = 0
     NO_NEW = 19
@@ -50,21 +49,21 @@ class PullStatus(IntEnum):
 
 @final
 class PullOutcome(NamedTuple):
-    """A broker's answer to one pull."""
+    """The content of a broker's response to one pull."""
 
     status: PullStatus
     next_offset: int
-    """The offset to go on from."""
+    """The offset of the next pull: the response covers all offsets before it."""
     min_offset: int
-    """The queue's lower bound at the time of the answer."""
+    """The queue's minimum offset when the response was made."""
     max_offset: int
-    """The queue's upper bound at the time of the answer."""
+    """The queue's maximum offset when the response was made."""
     suggested_broker_id: int
-    """The broker process to pull from next."""
+    """The id of the broker process from which the broker suggests to pull next."""
     body: memoryview
     """The records found, as stored."""
     was_reset: bool = False
-    """Whether the offset moved because an administrator reset the group."""
+    """Whether `next_offset` is an offset to which an administrator has reset the group."""
 
 
 Delivery = tuple[PullGroup[R], PullRequest, PullOutcome | RocketMQError]
@@ -72,23 +71,29 @@ Delivery = tuple[PullGroup[R], PullRequest, PullOutcome | RocketMQError]
 
 
 class PullPort(Protocol[R]):
-    """A transport for pulls. `R` is the type of the readers, which a port only hands through."""
+    """A transport for pulls. `R` is the type of the readers, which a port returns with their outcomes unchanged."""
 
     @property
     def in_flight(self) -> int:
         """The number of pulls that await an outcome."""
 
     def connect(self, address: Address) -> bool:
-        """Connect if need be; return whether pulls can be submitted to an address now, raise if it is out of reach."""
+        """Connect to an address if not connected; return whether pulls can be submitted to it now.
+
+        Raise if no connection can be made.
+        """
 
     def submit(self, group: PullGroup[R]) -> None:
-        """Add pulls to an address to which `connect` returned True; `send` or `drain` sends them."""
+        """Add pulls for an address for which `connect` returned True; `send` or `drain` sends them."""
 
     def send(self) -> None:
-        """Send what was submitted, as far as that needs no waiting."""
+        """Send the submitted pulls, as far as that is possible without waiting."""
 
     def drain(self, until: float) -> Sequence[Delivery[R]]:
-        """Wait for outcomes until a moment of the port's clock; return those at hand, and errors of failed pulls."""
+        """Wait until outcomes have arrived, or until a moment of the port's clock.
+
+        Return the outcomes that have arrived, and the errors of failed pulls; the list is empty if there are none.
+        """
 
     def close(self) -> None:
-        """Give all connections back; pulls in flight are given up."""
+        """Return all connections to their pool; pulls in flight get no outcome."""

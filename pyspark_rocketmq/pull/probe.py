@@ -1,7 +1,7 @@
-"""Read what the outcome of a probe proves.
+"""Tell from the outcome of a probe whether the message at its offset is still there.
 
-A probe is a pull of one message without the filter. Its outcome shows whether the message of its offset is there, and
-if not, where the next one may be.
+A probe is a pull of one message without the filter. If the message at its offset is gone, the outcome shows the lowest
+offset at which the next message may be.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .port import PullOutcome, PullRequest, PullStatus
 __all__ = ["Probe", "has_found_further", "is_readable", "lowest_readable"]
 
 _FILE_STEP = 2**16
-"""The files of a commit log begin at multiples of their size, which is a multiple of this."""
+"""Each file of a commit log begins at a physical offset that is a multiple of this."""
 _PLACES = struct.Struct(">20xqqi")
 """A record's queue offset, its offset in the commit log and its system flag."""
 
@@ -27,13 +27,13 @@ class Probe(PullRequest):
     """A pull of one offset without the filter, to see whether its message is there."""
 
     endpoint: BrokerEndpoint
-    """The broker process whose answers it confirms."""
+    """The broker process whose responses the probe confirms."""
 
 
 def is_readable(offset: int, outcome: PullOutcome) -> bool:
     """Return whether a probe of `offset` found the message of this offset.
 
-    The offset that the record itself holds does not count: producers can make brokers store a wrong one.
+    The queue offset in the record is not compared, because producers can make brokers store a wrong one.
     """
     if outcome.status is not PullStatus.FOUND or not _is_one_record(outcome.body):
         return False
@@ -48,13 +48,16 @@ def is_readable(offset: int, outcome: PullOutcome) -> bool:
 def has_found_further(offset: int, outcome: PullOutcome) -> bool:
     """Return whether a probe of `offset`, whose message is gone, found a later message.
 
-    An outcome without a message only tells where the broker stopped searching.
+    If it found none, the next offset of the outcome only shows where the broker stopped searching.
     """
     return outcome.status is PullStatus.FOUND and outcome.next_offset > offset + 1
 
 
 def lowest_readable(offset: int, outcome: PullOutcome) -> int:
-    """Return the lowest offset whose message may be there; exact only if the probe found one."""
+    """Return the lowest offset at which a message may still be, for a probe that did not find the message of `offset`.
+
+    The result is exact only if the probe found a later message.
+    """
     if has_found_further(offset, outcome):
         return outcome.next_offset - 1
     return max(outcome.next_offset, offset + 1)
@@ -68,7 +71,10 @@ def _is_one_record(body: memoryview) -> bool:
 
 
 def _first_of_batch(outcome: PullOutcome, stated: int) -> int:
-    """Return where an inner batch begins, by its end and its message count; `stated` if it cannot be unpacked."""
+    """Return the first offset of an inner batch: the outcome's next offset minus the batch's message count.
+
+    If the batch cannot be unpacked, return `stated`, the queue offset in the record.
+    """
     try:
         return outcome.next_offset - message_count_of(decode_record(outcome.body)[0])
     except DecodeError:

@@ -1,14 +1,13 @@
-"""Buffer one queue's messages between pulling and consuming, and say when pulling must wait.
+"""Buffer one queue's messages between pulling and consuming, and tell when pulling must wait.
 
 This is RocketMQ's ProcessQueue, operation by operation. It counts messages and body bytes, keeps entries in offset
-order, and knows the smallest offset that is not done, which a group member may commit.
+order, and knows the smallest offset that is not consumed yet, which a group member may commit.
 
-One class serves two readers, because it never looks inside an entry. For a group member an entry is some messages; for
-the Spark reader it is a whole response, so that putting hundreds of messages costs as much as putting one. An entry
-has a first and a last offset, a message count and the size of the bodies. Entries must not overlap: an entry that is
-put again is not counted again.
+An *entry* is one or more consecutive messages: some messages for a group member, a whole response for the Spark reader,
+so that adding hundreds of messages costs as much as adding one. The queue uses only an entry's first and last offset,
+message count and size of bodies. Entries must not overlap; an entry that is put again is not counted again.
 
-Waiting, pulling and sending happen outside. Methods only change state, under one lock, and return.
+Other modules wait, pull and send. The methods here only change state, under one lock, and return.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _T = TypeVar("_T")
 
 
 class Cached(Protocol):
-    """An entry, as far as a process queue needs to know it."""
+    """The attributes of an entry that a process queue uses."""
 
     @property
     def offset(self) -> int:
@@ -64,14 +63,14 @@ class Cached(Protocol):
 
     @property
     def body_bytes(self) -> int:
-        """The size of their bodies, in bytes."""
+        """The size of the message bodies, in bytes."""
 
 
 _E = TypeVar("_E", bound=Cached)
 
 
 class Entry(NamedTuple, Generic[_T]):
-    """An entry that carries an item of any type."""
+    """An entry with its messages in `item`, which may have any type."""
 
     offset: int
     last_offset: int
@@ -84,7 +83,7 @@ class Entry(NamedTuple, Generic[_T]):
 
 
 class Hold(Enum):
-    """The limit because of which a pull must wait; the value is the option that sets it."""
+    """The limits because of which a pull must wait; a value is the name of the option that sets the limit."""
 
     MESSAGES = "pullThresholdForQueue"
     BYTES = "pullThresholdSizeForQueue"
@@ -99,7 +98,10 @@ class FlowLimits(NamedTuple):
     span: int = 2000
 
     def divided(self, topic_messages: int | None, topic_mib: int | None, queue_count: int) -> FlowLimits:
-        """Return the limits of each queue; a limit of the whole topic is divided, at least one for each."""
+        """Return the limits of each queue, given the limits of its topic, if any, which replace the limits per queue.
+
+        A topic's limit is divided by the number of queues; the result is at least 1.
+        """
         return self._replace(
             message_count=self.message_count if topic_messages is None else max(1, topic_messages // queue_count),
             body_mib=self.body_mib if topic_mib is None else max(1, topic_mib // queue_count),
@@ -107,7 +109,7 @@ class FlowLimits(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """The most that pulls in flight may still bring."""
+    """The most messages and bytes that pulls in flight may still bring."""
 
     message_count: int
     body_bytes: int
@@ -118,7 +120,7 @@ NOTHING = Expected(0, 0)
 
 @lru_cache  # Called before every pull, mostly with the same few numbers.
 def expect(pulls_in_flight: int, messages_per_pull: int, stretches: tuple[int, ...] = ()) -> Expected:
-    """Return what pulls in flight, and stretches of these lengths that are pulled again, bring at most."""
+    """Return the most that pulls in flight, and repeated pulls of `stretches` offsets each, may still bring."""
     return Expected(
         pulls_in_flight * messages_per_pull + sum(stretches), (pulls_in_flight + len(stretches)) * ANSWER_BYTES
     )
@@ -127,7 +129,7 @@ def expect(pulls_in_flight: int, messages_per_pull: int, stretches: tuple[int, .
 def find_exceeded(
     message_count: int, body_bytes: int, span: int, limits: FlowLimits, expected: Expected = NOTHING
 ) -> Hold | None:
-    """Return the first limit that is exceeded, in RocketMQ's order; sizes count in whole MiB."""
+    """Return the first exceeded limit, in RocketMQ's order, or None; sizes are rounded down to whole MiB."""
     if message_count + expected.message_count > limits.message_count:
         return Hold.MESSAGES
     if (body_bytes + expected.body_bytes) // MEBIBYTE > limits.body_mib:
@@ -139,27 +141,28 @@ def find_exceeded(
 
 
 class ProcessQueue(Generic[_E]):
-    """Entries that were pulled and are not yet done.
+    """Entries that were pulled and are not consumed yet.
 
-    Cached entries are removed by offset when they are done (concurrent), or taken in order and then committed, rolled
-    back or put back (orderly). Orderly queues check no span and clean nothing.
+    In a concurrent queue, entries are removed by offset when they have been consumed. In an orderly queue, entries are
+    taken in offset order and then committed, rolled back or put back. An orderly queue does not limit the span of its
+    offsets and does not send back expired entries.
     """
 
     def __init__(self, *, orderly: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self.orderly = orderly
         self.dropped = False
-        """Whether the queue was given up: results of work on its entries are thrown away."""
+        """Whether the queue is not assigned to this reader any more; results of consuming its entries are dropped."""
         self.locked = False
-        """Whether the broker's lock is held."""
+        """Whether this client holds the broker's lock of the queue."""
         self.consume_lock = Lock()
-        """Held while user code runs on taken entries, so that the queue is not handed over meanwhile."""
+        """Held while the listener processes entries, so that the queue is not given to another member meanwhile."""
         self.is_consuming = False
         self.message_count = 0
         self.body_bytes = 0
         self.newest_offset = 0
-        """The last offset of the entry put last; not always the largest."""
+        """The last offset of the entry that was added last; not always the largest offset."""
         self.backlog_count = 0
-        """How far the last put was behind the broker, in offsets, if it knew."""
+        """How far the last entry put was behind the broker's maximum offset, as of the last `put` that knew it."""
         self.last_pull_s = self.last_consume_s = self.last_lock_s = clock()
         self._clock = clock
         self._cached: SortedDict[int, _E] = SortedDict()
@@ -176,39 +179,39 @@ class ProcessQueue(Generic[_E]):
 
     @property
     def cached_offsets(self) -> list[int]:
-        """The offsets of the entries that wait, ascending."""
+        """The first offsets of the cached entries, ascending; taken entries are not among them."""
         with self._lock:
             return list(self._cached)
 
     @property
     def taken_offsets(self) -> list[int]:
-        """The offsets of the entries that are taken and not committed, ascending."""
+        """The first offsets of the entries that are taken and not committed, ascending."""
         with self._lock:
             return sorted(self._taken)
 
     @property
     def max_span(self) -> int:
-        """The largest minus the smallest offset that waits."""
+        """The largest minus the smallest offset of the cached entries."""
         with self._lock:
             return self._span()
 
     def __contains__(self, offset: int) -> bool:
-        """Return whether an entry with this first offset waits."""
+        """Return whether an entry with this first offset is cached."""
         with self._lock:
             return offset in self._cached
 
     def first(self) -> _E | None:
-        """Return the entry with the smallest offset that waits."""
+        """Return the cached entry with the smallest offset; None if no entry is cached."""
         with self._lock:
             return self._first()
 
     def entries(self) -> list[_E]:
-        """Return the entries that wait, ascending."""
+        """Return the cached entries in ascending order of their offsets."""
         with self._lock:
             return list(self._cached.values())
 
     def held_by(self, limits: FlowLimits, expected: Expected = NOTHING) -> Hold | None:
-        """Return the limit that forbids the next pull, if any; what earlier pulls may still bring counts, too."""
+        """Return the limit that forbids the next pull, or None; `expected` counts as if it had arrived."""
         with self._lock:
             span = 0 if self.orderly else self._span()
             return find_exceeded(self.message_count, self.body_bytes, span, limits, expected)
@@ -218,13 +221,16 @@ class ProcessQueue(Generic[_E]):
         return self._clock() - self.last_lock_s > max_live_s
 
     def is_pull_expired(self, max_idle_s: float = 120.0) -> bool:
-        """Return whether no pull was tried for so long that the queue must be taken anew."""
+        """Return whether no pull was tried for longer than `max_idle_s`; then the reader must be replaced."""
         return self._clock() - self.last_pull_s > max_idle_s
 
     # --- filling ------------------------------------------------------------------------------------------------------
 
     def put(self, entries: Sequence[_E], broker_max_offset: int | None = None) -> bool:
-        """Cache entries; return whether to start a consumer. At a known offset the entry is replaced, uncounted."""
+        """Cache entries; return True if the caller must start a consumer, because none is running.
+
+        An entry replaces the one that is cached at the same offset, and the counts stay.
+        """
         with self._lock:
             for entry in entries:
                 if entry.offset not in self._cached:
@@ -240,7 +246,7 @@ class ProcessQueue(Generic[_E]):
             return starts
 
     def clear(self) -> None:
-        """Drop all entries and counts; flags stay."""
+        """Remove all entries and set the counts to 0; `dropped`, `locked` and the other flags stay."""
         with self._lock:
             self._cached.clear()
             self._taken.clear()
@@ -250,30 +256,37 @@ class ProcessQueue(Generic[_E]):
     # --- concurrent consumption ---------------------------------------------------------------------------------------
 
     def begin_consuming(self, offset: int, now_s: float) -> None:
-        """Note when user code was given an entry, for `clean_expired`."""
+        """Note the time when the listener got the entry at `offset`, for `clean_expired`."""
         with self._lock:
             if offset in self._cached:
                 self._started_s[offset] = now_s
 
     def remove(self, offsets: Iterable[int]) -> int | None:
-        """Remove entries that are done; return the offset to commit, the smallest not done; None if no entry waited."""
+        """Remove consumed entries; return the offset to commit: the smallest one that is not consumed yet.
+
+        Return None if no entry was cached before.
+        """
         with self._lock:
             return self._remove(offsets)
 
     def shrink(self, entry: _E, rest: _E) -> None:
-        """Keep only the rest of an entry, which user code has not been given yet, unless the entry is gone."""
+        """Replace a cached entry by its last part, `rest`, which the listener has not got yet.
+
+        Do nothing if the entry is not cached any more.
+        """
         with self._lock:
             if self._cached.pop(entry.offset, None) is not None:
                 self._started_s.pop(entry.offset, None)
                 self._cached[rest.offset] = rest
-                # In one step: to a thread without the lock, a queue with a rest must never seem empty.
+                # One assignment, because other threads read the count without the lock: it must never be 0 in between.
                 self.message_count += rest.message_count - entry.message_count
                 self.body_bytes += rest.body_bytes - entry.body_bytes
 
     def clean_expired(self, timeout_s: float, send_back: Callable[[_E], object]) -> list[_E]:
-        """Send back entries that user code has held for too long, from the first on; return the entries removed.
+        """Send back entries that the listener has processed for longer than `timeout_s`, and remove them.
 
-        An expired entry behind one that is not expired stays, as in RocketMQ. Sending happens without the lock.
+        Return the removed entries. Begin with the lowest offset and stop at the first entry that is not expired, as
+        RocketMQ does. The lock is not held while `send_back` runs.
         """
         removed = []
         for _ in range(min(len(self.cached_offsets), _CLEANED_AT_ONCE)):
@@ -291,7 +304,10 @@ class ProcessQueue(Generic[_E]):
     # --- orderly consumption ------------------------------------------------------------------------------------------
 
     def take(self, entry_count: int) -> list[_E]:
-        """Take the first entries; if none waits, the consumer stops."""
+        """Move the first `entry_count` cached entries to the taken ones, and return them.
+
+        If no entry is cached, return an empty list and set `is_consuming` to False.
+        """
         with self._lock:
             entries = [self._cached.popitem(0)[1] for _ in range(min(entry_count, len(self._cached)))]
             for entry in entries:
@@ -300,7 +316,7 @@ class ProcessQueue(Generic[_E]):
             return entries
 
     def commit(self) -> int:
-        """Remove everything taken; return the offset to commit."""
+        """Remove all taken entries; return the offset to commit, one past the last. Raise if none is taken."""
         with self._lock:
             if not self._taken:
                 raise LocalProtocolError("a commit without taken entries", advice="take entries first")
@@ -311,13 +327,13 @@ class ProcessQueue(Generic[_E]):
             return following
 
     def rollback(self) -> None:
-        """Put everything taken back to wait."""
+        """Move all taken entries back to the cached ones."""
         with self._lock:
             self._cached.update(self._taken)
             self._taken.clear()
 
     def put_back(self, offsets: Iterable[int]) -> None:
-        """Put the taken entries at these offsets back to wait."""
+        """Move the taken entries at these offsets back to the cached ones."""
         with self._lock:
             for offset in offsets:
                 if offset in self._taken:
@@ -344,7 +360,7 @@ class ProcessQueue(Generic[_E]):
         return self._cached.peekitem(0)[0] if self._cached else self.newest_offset + 1
 
     def _discount(self, entry: _E) -> None:
-        """Subtract an entry; when none is left reset the bytes, which entries replaced by others have left wrong."""
+        """Subtract an entry from the counts; at 0 messages reset the bytes, which may be wrong after replacements."""
         self.message_count -= entry.message_count
         self.body_bytes = self.body_bytes - entry.body_bytes if self.message_count else 0
 

@@ -1,8 +1,8 @@
 """Read one range of one queue: choose a broker process, admit pulls, and turn outcomes into progress.
 
-An outcome means messages, a stretch without any, or messages that are gone. The caller's `LossPolicy` decides whether
-gone messages are an error. The bounds that a replica reports are never taken for loss, because it may be behind its
-master.
+The outcome of a pull brings messages, covers offsets without messages (a gap), or shows that messages are gone (a
+loss). The caller's `LossPolicy` decides whether a loss is an error. Only a master's bounds prove a loss, because a
+replica may be behind its master.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueueReader:
-    """The reader of one range of one queue."""
+    """The reader of one range of one queue: its offsets, its broker process, its pauses and its probes."""
 
     def __init__(self, wanted: QueueRange, brokers: Brokers, settings: PullSettings, policy: LossPolicy) -> None:
         self.queue = wanted.queue
@@ -49,23 +49,23 @@ class QueueReader:
         self._policy = policy
         self._suggested_id = MASTER_ID
         self._chosen: tuple[Route, int, BrokerEndpoint] | None = None
-        """The last process chosen, with the route and the suggestion that it comes from."""
+        """The route, the suggested broker id, and the broker process that was chosen by both."""
         self._failures = 0
         self._budget = BackoffBudget(settings.stall_timeout_s)
         self._queue_end = wanted.end
-        """Where the queue ends, once a broker has said that it ends before the range does."""
+        """The end of the range, or the end of the queue if a master has reported that it is lower."""
         self._reset_to: int | None = None
-        """Where an administrator moved the group, once a broker has said so."""
+        """The offset to which an administrator has moved the group, if a broker has reported it."""
         self._unrouted: RocketMQError | None = None
-        """Why the route names no process to read from."""
+        """The last error of looking up the route; None once it names a broker process to read from."""
         self._unrouted_s = 0.0
-        """The sum of the pauses since the route names none, in seconds."""
+        """The sum of the pauses since the route was lost, in seconds."""
         self._takes_all = settings.subscription.for_topic(wanted.queue.topic) == Subscription()
         self._compacted = brokers.compacted.found
-        """Topics known to be compacted; grows while reading, when the decoder finds gaps and asks for their reason."""
+        """The (topic, broker name) pairs known to be compacted; the set may grow while the range is read."""
         self._witness = None if self._takes_all else Witness(wanted, brokers, policy)
         self._probe_at = 0.0
-        """No probe is due before this moment, unless everything is answered."""
+        """The next moment to check whether a probe is due; ignored once every pull is answered."""
         self.resume_at = 0.0
         """No pull is sent before this moment."""
 
@@ -74,19 +74,19 @@ class QueueReader:
 
     @property
     def _is_counted(self) -> bool:
-        """Whether a response must hold one message for each offset that it covers; the decoder compares the counts."""
+        """Whether a response must hold one message for each offset that it covers: no filter, no compaction."""
         return self._takes_all and not (
             self._compacted and (self.queue.topic, self.queue.broker_name) in self._compacted
         )
 
     @property
     def is_finished(self) -> bool:
-        """Whether everything has been handed out, and confirmed where it cannot be counted."""
+        """Whether the whole range has been handed out, and every response has been confirmed or reported."""
         return self.cursor.is_finished and self._is_confirmed
 
     @property
     def has_more_to_pull(self) -> bool:
-        """Whether some offsets are neither in flight nor answered, or a last probe is still to be sent."""
+        """Whether offsets are still to be requested, or the probe at the end of the range is still to be answered."""
         return self.cursor.has_more_to_pull or (self._is_all_answered and not self._is_confirmed)
 
     @property
@@ -119,7 +119,7 @@ class QueueReader:
         return broker.to_read(suggested_id)
 
     def admit(self, most: int, now: float) -> int:
-        """Return how many pulls may be sent, at most `most`; pause the queue if flow control forbids any."""
+        """Return how many pulls may be sent now, at most `most`; pause the queue if its flow limits allow none."""
         cursor = self.cursor
         if now < self.resume_at or not cursor.has_more_to_pull:
             return 0
@@ -139,15 +139,15 @@ class QueueReader:
     # --- probes ------------------------------------------------------------------------------------------------------
 
     def may_probe(self, now: float) -> bool:
-        """Return whether a probe may be due; `choose_probed`, which knows, costs more."""
+        """Return False if no probe can be due now; if True, `choose_probed` decides, at a higher cost."""
         if self._witness is None or now < self.resume_at:
             return False
         return now >= self._probe_at or self._is_all_answered
 
     def choose_probed(self, now: float) -> BrokerEndpoint | None:
-        """Return the process to which a probe is to be sent now; if there is none, put the next check off.
+        """Return the broker process that is due for a probe, or None; then check again after `_PROBE_STEP_S`.
 
-        Processes that have left the route are given up first.
+        A process that has left the route is not probed: its responses are left to another process.
         """
         assert self._witness is not None, "counted responses need no witness"
         while endpoint := self._next_probed(self._witness, now):
@@ -167,14 +167,14 @@ class QueueReader:
         return self._witness.take_probe(endpoint, now)
 
     def _is_routed(self, endpoint: BrokerEndpoint) -> bool:
-        """Return whether the route still names the process, even by another number."""
+        """Return whether the route still names the address of the process, perhaps under another broker id."""
         endpoints = self._brokers.routes.route(self.queue.topic).broker(self.queue.broker_name).endpoints
         return any(each.address == endpoint.address for each in endpoints)
 
     # --- outcomes ----------------------------------------------------------------------------------------------------
 
     def take(self) -> list[Block]:
-        """Return the blocks that are next in offset order, each once."""
+        """Return the blocks that are next in offset order; each block is returned only once."""
         return self.cursor.take()
 
     def accept(self, request: PullRequest, endpoint: BrokerEndpoint, outcome: PullOutcome, now: float) -> bool:
@@ -208,7 +208,10 @@ class QueueReader:
             self.resume_at = now + self._settings.interval_s
 
     def _accept_probe(self, probe: Probe, endpoint: BrokerEndpoint, outcome: PullOutcome, now: float) -> bool:
-        """Have the witness judge by a probe; return whether that settled anything."""
+        """Let the witness judge a probe's outcome; return False after a reset of the group or a failed request.
+
+        The witness may have to send requests of its own; if one fails, the probe is sent again after a pause.
+        """
         assert self._witness is not None, "counted responses need no witness"
         try:
             pause_s = self._witness.judge(probe, outcome)
@@ -226,7 +229,11 @@ class QueueReader:
     def _handle_standstill(
         self, request: PullRequest, endpoint: BrokerEndpoint, outcome: PullOutcome, now: float
     ) -> None:
-        """Handle an outcome that does not lead on: gone or missing messages, a reset, or a replica left behind."""
+        """Handle an outcome whose next offset is not behind the requested one.
+
+        Report a reset of the group. If a master's bounds show a loss, report it and skip the lost offsets. Else pause,
+        and read from the master if a replica answered; raise when the pauses have used up the stall timeout.
+        """
         self.cursor.retry(request.start)
         if outcome.was_reset:
             self._report_reset(request, outcome)
@@ -246,13 +253,16 @@ class QueueReader:
             self._pause_within_budget(reason, request.start, now)
 
     def _report_reset(self, request: PullRequest, outcome: PullOutcome) -> None:
-        """Report a reset to the policy, unless it has been reported: a broker may repeat it with each response."""
+        """Report to the policy that an administrator moved the group, but only once for each new offset."""
         if outcome.next_offset != self._reset_to:
             self._reset_to = outcome.next_offset
             self._policy.was_reset(self.queue, request.start, outcome.next_offset)
 
     def _skip_to(self, minimum: int) -> None:
-        """Skip to the queue's minimum and report what is gone; several pulls in flight may say so, in any order."""
+        """Go on from the queue's minimum, and report the messages before it that are not answered yet as a loss.
+
+        At the open front of a range, missing messages are logged only. The call may be repeated, with any minimum.
+        """
         cursor, wanted = self.cursor, self.cursor.wanted
         missing = cursor.lowest_missing()
         if missing >= minimum:
@@ -268,7 +278,10 @@ class QueueReader:
     # --- failures ----------------------------------------------------------------------------------------------------
 
     def handle_failure(self, request: PullRequest, error: RocketMQError, now: float, endpoint: BrokerEndpoint) -> None:
-        """Have a pull repeated after a pause; raise if that is hopeless, or give up a queue that has vanished."""
+        """Request a failed pull or probe again after a pause; raise the error if retries cannot help.
+
+        If the route does not name the queue any more, report it to the policy and end the range.
+        """
         if isinstance(request, Probe) and self._witness:
             self._witness.retry(request)
         else:
@@ -290,10 +303,10 @@ class QueueReader:
             self._give_up_vanished()
 
     def handle_unreachable(self, error: RocketMQError, now: float) -> None:
-        """Pause because there is no process to read from, or no connection to it; raise if waiting is hopeless.
+        """Pause because the route or the connection is missing; raise the error if it cannot be retried.
 
-        A broker that is down takes its routes along, and its topics where it is the only one. So the reader waits for a
-        missing route as long as a task may stall: the route was there when the range was planned.
+        When a broker is down, the name server drops its routes, and a topic that only this broker serves. So the reader
+        waits for a missing route up to the stall timeout: the route was there when the range was planned.
         """
         if isinstance(error, QueueMoved | TopicNotFound):
             self._await_route(error, now)
@@ -304,7 +317,10 @@ class QueueReader:
         self._brokers.routes.expire(self.queue.topic)
 
     def give_up(self) -> None:
-        """End a reading that has stalled: give up a queue that has vanished, else raise the reason."""
+        """End a range that made no progress within the stall timeout: raise the reason.
+
+        If the route does not name the queue's broker any more, report the range to the policy as vanished instead.
+        """
         if isinstance(self._unrouted, QueueMoved):
             self._give_up_vanished()
             return
@@ -334,12 +350,12 @@ class QueueReader:
         self._failures += 1
 
     def _pause_within_budget(self, reason: RocketMQError, offset: int, now: float) -> None:
-        """Pause because a broker answers without messages; raise the reason when that has lasted too long."""
+        """Pause because of a response without progress; raise `reason` when the pauses reach the stall timeout."""
         if now >= self.resume_at:  # One incident that fails several pulls in flight counts once.
             self.resume_at = now + self._budget.next_pause_s(self.cursor.done, reason.locate(**self._where(offset)))
 
     def _is_readable(self) -> bool:
-        """Return whether the route in force names the queue."""
+        """Return whether the current route lists the queue as readable."""
         return self.queue in self._brokers.routes.route(self.queue.topic).readable
 
     def _give_up_vanished(self) -> None:
@@ -370,7 +386,7 @@ class QueueReader:
 
 
 def _no_progress(endpoint: BrokerEndpoint, outcome: PullOutcome) -> RemoteProtocolError:
-    """Return the error for a master's outcome from which reading cannot go on, though the queue has more."""
+    """Return the error for a master's outcome that brings no progress, although the queue has not ended."""
     status, _, low, high = outcome[:4]
     return RemoteProtocolError(
         f"the broker answers without progress: {status.name}, next offset {outcome.next_offset}, "

@@ -1,9 +1,9 @@
-"""Read again what a response should have held and did not.
+"""Read a range again when its response holds fewer messages than it must, or impossible offsets.
 
-The decoder counts the messages of whole batches of responses at once. A short response is read again from the master,
-whichever process sent it, because a replica may be behind. What the master lacks, too, is a loss, which the loss policy
-judges. If the records of a filtered response hold impossible offsets, the same range is read without the filter, which
-shows at which position each record stands.
+The decoder counts the messages of many responses at once. A response with too few messages (a short response) is read
+again from the master, whichever process sent it, because a replica may be behind. Messages that the master lacks, too,
+are a loss, which is reported to the loss policy. If the records of a filtered response hold impossible offsets, the
+same range is read without the filter, to find the true offset (the position) of each record.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class Recheck:
-    """Repeated reads of ranges, one at a time, from masters and without a filter."""
+    """Reads ranges again without a filter, one at a time, from their masters where there are any."""
 
     def __init__(self, brokers: Brokers, pool: ConnectionPool, policy: LossPolicy, settings: PullSettings) -> None:
         self._brokers = brokers
@@ -47,23 +47,24 @@ class Recheck:
         self._from_any = replace(settings, subscription=Subscription())
         self._settings = replace(self._from_any, follow_suggestions=False)
         self._open_until: dict[MessageQueue, int] = {}
-        """Where the open front of a range goes on, after responses that held nothing of it."""
+        """The offset up to which all messages at an open front are gone; no loss if the next range begins there."""
         self._confirmed_from: dict[MessageQueue, int] = {}
-        """From where on a probe has confirmed the responses of a compacted topic."""
+        """For queues of compacted topics, the lowest offset from which on a probe has confirmed the responses."""
         self._unplaced: set[MessageQueue] = set()
-        """Queues of which a log line tells that messages of short responses are left out; each is part of a gap."""
+        """Queues for which the warning `_NO_POSITIONS` has been logged; it is logged once per queue."""
 
     def whole(self, block: Block) -> Iterator[Block]:
-        """Yield a block if it holds as many messages as it must, else what is read again in its place."""
+        """Yield the block itself if it holds as many messages as it must, else the blocks read again in its place."""
         if block.covered and _Records(block).message_count != block.covered:
             yield from self.read_again(block)
         else:
             yield block
 
     def read_again(self, block: Block) -> Iterator[Block]:
-        """Yield the wanted part of a short block from the master; report what is missing there, too.
+        """Read the wanted range of a short block again from the master, and yield the blocks that it returns.
 
-        A block of a compacted topic may be short, if retention has not taken its front.
+        Messages that the master lacks, too, are reported to the policy. If the topic is compacted, yield the short
+        block itself, after a probe has confirmed that retention has not deleted its first messages.
         """
         if block.covered and self._is_compacted(block.wanted.queue):
             self._confirm_front(block)
@@ -82,10 +83,10 @@ class Recheck:
                 yield fresh
 
     def place(self, block: Block) -> Iterator[Block]:
-        """Yield the wanted records of a filtered block one by one, each with its position as `first`.
+        """Yield each wanted record of a filtered block as a block of its own, whose `first` is its true queue offset.
 
-        Records are looked up by their offset in the commit log. Report a block to the policy if it has records that the
-        repeated read does not find.
+        The range is read again without the filter, and records are matched by their offset in the commit log. If that
+        reading lacks a wanted record, report the block's range to the policy.
         """
         records = _Records(block)
         if any(following <= each for each, following in pairwise(records.physical_offsets)):
@@ -104,7 +105,7 @@ class Recheck:
             yield block._replace(data=data, message_count=1, first=position, covered=1, next_offset=position + 1)
 
     def shifted_at(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """Return the queues in which the record at a position holds another offset than its position."""
+        """Return the queues in which the record stored at the given offset holds a different queue offset."""
         compacted = self._brokers.compacted.found
         ranges = [
             QueueRange(queue, offset, offset + 1)
@@ -120,10 +121,10 @@ class Recheck:
         return bool(self._brokers.compacted.is_compacted(queue.topic, queue.broker_name))
 
     def _confirm_front(self, block: Block) -> None:
-        """Confirm that retention has not taken the front of a block, unless a probe has confirmed an earlier one.
+        """Probe the first wanted offset of a block, to confirm that retention has not deleted messages from there on.
 
-        Once a topic is known to be compacted, its responses are not counted any more. So all counted responses came
-        before the first probe, which confirms those from its offset on.
+        Return at once if an equal or lower offset has been probed. That suffices: once a topic is known to be
+        compacted, its responses are not counted any more, so all blocks to confirm here came before the first probe.
         """
         queue, start, end, is_open = block.wanted
         if start < self._confirmed_from.get(queue, math.inf):
@@ -132,7 +133,7 @@ class Recheck:
                 confirm_front(QueueRange(queue, first, end), self._brokers, self._policy, self._settings)
 
     def _read(self, ranges: list[QueueRange], policy: LossPolicy) -> Iterator[Block]:
-        """Read from masters if all are there, else from any process: positions are the same at replicas."""
+        """Yield the blocks of ranges without a filter, from masters if all brokers have one, else from any process."""
         is_from_masters = all(self._has_master(queue) for queue in {each.queue for each in ranges})
         settings = self._settings if is_from_masters else self._from_any
         return read_ranges(ranges, self._brokers, self._pool, policy, settings)
@@ -145,7 +146,7 @@ class Recheck:
         return True
 
     def _positions(self, block: Block, physical_offsets: frozenset[int]) -> dict[int, int]:
-        """Return the positions of the records at these offsets of the commit log."""
+        """Return {offset in the commit log: true queue offset} for records of a block's range, read again."""
         return {
             physical: position
             for fresh in self.read_again(block._replace(covered=0))
@@ -154,7 +155,7 @@ class Recheck:
         }
 
     def _report_missing(self, block: Block, records: _Records) -> None:
-        """Report to the policy what a block lacks, except at the open front of a range."""
+        """Report the missing messages of a block to the policy; at the open front of a range, only log them."""
         queue, start, end, is_open = block.wanted
         if not records.tell_positions():
             self._policy.gap(queue, start, end)
@@ -171,7 +172,7 @@ class Recheck:
 
 
 def _lacks_some(block: Block, are_placed: Sequence[bool]) -> bool:
-    """Return whether a record without a position may lie within the wanted part of a block."""
+    """Return whether a record that was not found again may be a wanted one; `are_placed` has a bool for each record."""
     first, end = 0, len(are_placed)
     while block.first < block.wanted.start and first < end and not are_placed[first]:
         first += 1
@@ -199,7 +200,7 @@ class _Records:
 
     @cached_property
     def message_counts(self) -> list[int]:
-        """The number of offsets that each record takes."""
+        """The number of offsets that each record takes; more than 1 if it holds a batch of messages."""
         queue, first = self._block.wanted.queue, self._block.first
         with located({"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id, "offset": first}):
             return [message_count_of(decode_record(self._block.data, at)[0]) for at in self._starts]
@@ -219,18 +220,21 @@ class _Records:
         return (data[start:end] for start, end in pairwise([*self._starts, len(data)]))
 
     def apart(self) -> Iterator[Block]:
-        """Yield each record as a block of its own at the offset that it holds, if the offsets are positions."""
+        """Yield each record as a block of its own, to be placed by its queue offset; nothing if offsets are wrong."""
         if self.tell_positions():
             for data in self.each():
                 yield self._block._replace(data=data, message_count=1, covered=0, next_offset=0)
 
     def positions(self) -> Iterator[tuple[int, int]]:
-        """Return pairs of each record's offset in the commit log and its position in the queue."""
+        """Return pairs (offset in the commit log, true queue offset) of the records."""
         is_counted = self._block.covered == len(self._starts) > 0
         return zip(self.physical_offsets, count(self._block.first) if is_counted else self.offsets, strict=False)
 
     def tell_positions(self) -> bool:
-        """Return whether the records' offsets are of this queue, and ascend within what the response covers."""
+        """Return whether the queue offsets in the records can be true: they ascend within the covered offsets.
+
+        They are never true for a light topic, whose records hold offsets of another queue.
+        """
         if is_light(self._block.wanted.queue):
             return not self._starts
         low, high = self._block.first, self._block.next_offset
@@ -239,7 +243,7 @@ class _Records:
         return ascend and not (ends and (ends[0] <= low or self.offsets[-1] >= high))
 
     def gaps(self) -> list[QueueRange]:
-        """Return the wanted offsets that no record takes."""
+        """Return the ranges of wanted offsets for which the block holds no message."""
         queue, at, end, _ = self._block.wanted
         found = []
         for base, more in zip([*self.offsets, end], [*self.message_counts, 0], strict=True):

@@ -1,13 +1,13 @@
-"""Count messages that were handed out, and count them again where no process is left to confirm them.
+"""Count the messages handed out, and compare with another broker process if the one that sent them cannot be probed.
 
-Each process deletes on its own, so no other can confirm its responses. But another process can tell how many messages
-match: the same ranges are read again there, with the same filter, and confirmed there as always. If as many messages
-are found as were handed out, they are the same, and none was missing. If not, the loss policy judges: rows that were
-handed out cannot be taken back, but a task that fails is tried again. Records of light topics hold offsets of another
-queue, by which they cannot be counted, so their ranges count as missing.
+Each broker process deletes messages independently, so no other process can confirm its responses by a probe. But the
+same ranges can be read from another process, with the same filter, and confirmed there as usual. If that brings as many
+messages as were handed out, they are the same, and none was missing. If not, the loss policy decides: rows that were
+handed out cannot be taken back, but a task that fails is retried. Records of light topics hold offsets of another queue
+and cannot be counted by offset, so their ranges are reported as losses.
 
-A `Tally` keeps one count for each stretch of offsets. Its memory is bounded: where responses came in so many pieces
-that their counts would grow without end, the counts are dropped, and nothing can be compared.
+A `Tally` keeps one count for each interval of offsets. Its memory is bounded: when there are too many intervals that do
+not touch, the counts are dropped, and the range is reported as a loss.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from .settings import Subscription
 __all__ = ["MOST_PARTS", "Part", "Read", "Tally", "Unconfirmed", "count_within", "recount"]
 
 MOST_PARTS = 1_000
-"""Stretches that do not touch. Most responses of one process continue one another."""
+"""The most intervals that a tally keeps; usually few, because most responses of a process adjoin the one before."""
 _QUEUE_OFFSET = struct.Struct(">20xq")
 _DIFFERENT = "%s: a broker process that is gone answered %s messages of offsets %d to %d, and elsewhere there are %d"
 _log = logging.getLogger(__name__)
 
 Read = Callable[[Sequence[QueueRange], Subscription], Iterator[Block]]
-"""Reads ranges, confirms what it reads, and reports to the policy what is missing."""
+"""A function that reads ranges with a subscription, confirms the responses, and reports losses to the policy."""
 
 
 class Unconfirmed(NamedTuple):
-    """A range whose messages were handed out, and which no process can confirm."""
+    """A range whose messages were handed out, but which no broker process can confirm by a probe."""
 
     wanted: QueueRange
     message_count: int | None
-    """The number of messages handed out; None if it is not known any more."""
+    """The number of messages handed out; None if the count was dropped."""
 
 
 # --- counting --------------------------------------------------------------------------------------------------------
 
 
 class Part(NamedTuple):
-    """A stretch of offsets `[start, end)` and the number of messages handed out of it, None if not known any more."""
+    """Offsets `[start, end)` and the number of messages handed out from them; None if the count was dropped."""
 
     start: int
     end: int
@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 
 class Tally:
-    """Counts of messages, for disjoint stretches of offsets."""
+    """The numbers of messages handed out, for disjoint intervals of offsets."""
 
     __slots__ = ("_is_known", "_parts")
 
@@ -66,7 +66,7 @@ class Tally:
         self._is_known = True
 
     def add(self, start: int, end: int, count: int) -> None:
-        """Count the messages that are handed out of offsets of which none were counted before."""
+        """Add the number of messages handed out from `[start, end)`; these offsets must not have been added before."""
         parts = self._parts
         if parts and parts[-1][1] == start:
             last = parts[-1]
@@ -84,7 +84,7 @@ class Tally:
             self.add(*part)
 
     def parts(self) -> list[Part]:
-        """Return the stretches in ascending order, as few as possible."""
+        """Return the intervals with their counts in ascending order; intervals that touch are joined."""
         return [Part(start, end, count if self._is_known else None) for start, end, count in _merged(self._parts)]
 
     def _shrink(self) -> None:
@@ -96,7 +96,7 @@ class Tally:
 
 
 def count_within(body: bytes | memoryview, starts: Sequence[int], low: int, high: int) -> int:
-    """Return how many of the ascending records of a response hold offsets of `[low, high)`."""
+    """Return how many records of a response hold a queue offset within `[low, high)`; the offsets must ascend."""
     first, end = 0, len(starts)
     while end > first and _offset_at(body, starts[end - 1]) >= high:
         end -= 1
@@ -111,7 +111,10 @@ def _offset_at(body: bytes | memoryview, at: int) -> int:
 
 
 def _merged(parts: Sequence[list[int]]) -> list[list[int]]:
-    """Return the stretches with those joined that touch or, once their counts are dropped, overlap."""
+    """Return `[start, end, count]` lists, sorted; lists that touch or overlap are joined and their counts added.
+
+    Lists overlap only after counts have been dropped.
+    """
     merged: list[list[int]] = []
     for start, end, count in sorted(parts):
         if merged and merged[-1][1] >= start:
@@ -126,7 +129,10 @@ def _merged(parts: Sequence[list[int]]) -> list[list[int]]:
 
 
 def recount(unconfirmed: Sequence[Unconfirmed], read: Read, subscription: Subscription, policy: LossPolicy) -> None:
-    """Read ranges again whose messages were handed out; report each to the policy whose number of messages differs."""
+    """Read unconfirmed ranges again, and report to the policy each range in which the number of messages differs.
+
+    Ranges whose messages cannot be counted are reported, too.
+    """
     known = [wanted for wanted, count in unconfirmed if count is not None]
     found = _count(known, read(known, subscription))
     placed = _find_placed(read([wanted._replace(start=wanted.end - 1) for wanted in known], Subscription()))
@@ -140,7 +146,7 @@ def recount(unconfirmed: Sequence[Unconfirmed], read: Read, subscription: Subscr
 
 
 def _count(ranges: Sequence[QueueRange], blocks: Iterable[Block]) -> Counter[QueueRange]:
-    """Return how many messages there are of each range."""
+    """Return the number of messages in the blocks, for each range."""
     by_queue: defaultdict[MessageQueue, list[QueueRange]] = defaultdict(list)
     for each in sorted(ranges):
         by_queue[each.queue].append(each)
@@ -154,9 +160,9 @@ def _count(ranges: Sequence[QueueRange], blocks: Iterable[Block]) -> Counter[Que
 
 
 def _find_placed(blocks: Iterable[Block]) -> set[tuple[MessageQueue, int]]:
-    """Return the ends of ranges whose last record holds no higher offset than its own.
+    """Return (queue, end) of ranges whose last record holds a queue offset below the end; `blocks` hold these records.
 
-    Where it does, counts by the offsets in records leave out the last messages.
+    If a record holds a higher offset, `count_within` leaves it out, so the range cannot be counted.
     """
     return {
         (block.wanted.queue, block.wanted.end)

@@ -1,7 +1,7 @@
-"""Carry pulls over RocketMQ's remoting protocol: request templates, response codes, and the pull port.
+"""Send pulls over RocketMQ's remoting protocol, and read their outcomes from the responses.
 
-From one pull of a queue to the next only a few numbers change. So all other header fields are written once, in a
-`PullTemplate`. Four response codes are ordinary ends of a pull; every other code is an error of the broker.
+The pulls of a queue differ only in a few numbers. So all other header fields are written once, in a `PullTemplate`.
+Four response codes are results of a pull (`PullStatus`); every other code is raised as a broker's error.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .settings import PullSettings, Subscription
 __all__ = ["PULL_CODES", "PullTemplate", "RemotingPort", "pull_header", "read_outcome"]
 
 RESET_REMARK = "OFFSET_RESET"
-"""The remark by which a broker says that an administrator moved the group, and not that messages are gone."""
+"""The remark of a response whose next offset is the one to which an administrator has reset the group."""
 PULL_CODES = frozenset(int(status) for status in PullStatus)
 _SUBSCRIPTION_FLAG = 4
-"""The pull carries its own subscription, so that no heartbeat is needed."""
+"""The system flag of a pull whose header carries the subscription; without it the broker needs a heartbeat."""
 _CHANGING = ("queueOffset", "maxMsgNums")
 _LARGEST = 2**63 - 1
 _NUMBER = re.compile("-?[0-9]{1,19}")
@@ -63,7 +63,7 @@ class RemotingPort(Pipeline[PullGroup[R], PullRequest, PullOutcome]):
         self._templates: dict[tuple[MessageQueue, bool], PullTemplate] = {}
 
     def submit(self, group: PullGroup[R]) -> None:
-        """Add pulls; a pull may span more offsets than one response may bring messages."""
+        """Add pulls to be sent; each requests at most `batch_size` messages, even if it spans more offsets."""
         _, queue, endpoint, requests, is_filtered = group
         template = self._templates.get((queue, is_filtered)) or self._make_template(queue, is_filtered)
         self.enqueue(endpoint.address, group, requests, partial(self._write, template, requests))
@@ -89,7 +89,7 @@ class RemotingPort(Pipeline[PullGroup[R], PullRequest, PullOutcome]):
 
 
 class PullTemplate:
-    """The pulls of one queue, which differ only in the numbers of their `changing` fields."""
+    """The common header fields of all pulls of one queue; only the numbers of the `changing` fields differ."""
 
     def __init__(
         self, cluster: ClusterSettings, header: PullMessageRequestHeader, broker_name: str, changing: Sequence[str]
@@ -98,13 +98,13 @@ class PullTemplate:
         self._changing = changing
         self._fields = unsigned_fields(cluster, header, broker_name)
         self.frames: Callable[[Sequence[tuple[int, ...]]], list[bytes]] = self._encode_all
-        """Returns a frame for each row of numbers: the changing fields in their order, then the opaque."""
+        """Returns a frame for each tuple of numbers: the values of the changing fields, then the opaque."""
         if not cluster.credentials and cluster.net.header_type is HeaderType.JSON:
-            # A signature or a binary header depends on every field, so only this form can be filled in.
+            # Only in an unsigned JSON header can the numbers be replaced in bytes that were encoded before.
             self.frames = PreparedRequest(RequestCode.PULL_MESSAGE, self._fields, changing).frames
 
     def fields(self, numbers: Sequence[int]) -> dict[str, str]:
-        """Return the header fields of one pull, signed if the cluster asks for it."""
+        """Return the header fields of one pull with these numbers, signed if the settings have credentials."""
         fields = {**self._fields, **dict(zip(self._changing, map(str, numbers), strict=True))}
         return signed(self._cluster, RequestCode.PULL_MESSAGE, fields)
 
@@ -119,7 +119,7 @@ class PullTemplate:
 def pull_header(
     queue: MessageQueue, group: str, subscription: Subscription, offset: int = 0, count: int = 0
 ) -> PullMessageRequestHeader:
-    """Return the header of a pull that the broker answers at once, even if there are no messages."""
+    """Return the header of a pull that the broker answers at once, even if no messages are there (no long polling)."""
     subscription = subscription.for_topic(queue.topic)
     return PullMessageRequestHeader(
         consumer_group=group,
@@ -140,12 +140,12 @@ def pull_header(
 
 
 def read_outcome(response: Command) -> PullOutcome:
-    """Return the outcome of a pull; raise the broker's error for every other response code.
+    """Return the outcome of a pull; raise the broker's error if the response code is not one of `PULL_CODES`.
 
-    The error names no places: the caller knows them.
+    The error names neither queue nor address; the caller adds these.
     """
     if isinstance(response, PullResponse):
-        # Half the cost of calling `PullOutcome`.
+        # This costs half as much as calling `PullOutcome`.
         return tuple.__new__(PullOutcome, (_FOUND, *response.numbers, response.body, False))
     status = _STATUSES.get(response.code)
     if status is None:
@@ -163,7 +163,10 @@ def read_outcome(response: Command) -> PullOutcome:
 
 
 def _read_number(fields: Mapping[str, str], name: str, smallest: int) -> int:
-    """Return a number of the header; -1 is the bound of a queue that never held a message."""
+    """Return an integer field of the header; raise MalformedFrame if it is no number, or not within its bounds.
+
+    `smallest` is -1 for the bounds of a queue, because a queue that never held a message has the bound -1.
+    """
     text = fields.get(name, "")
     if _NUMBER.fullmatch(text) and smallest <= int(text) <= _LARGEST:
         return int(text)

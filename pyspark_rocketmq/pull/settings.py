@@ -16,19 +16,22 @@ __all__ = ["PullSettings", "Subscription"]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The filter by which a broker chooses the messages that it sends."""
+    """A filter expression, by which a broker selects the messages that it returns."""
 
     expression: str = "*"
     expression_type: str = "TAG"
 
     def for_topic(self, topic: str) -> Subscription:
-        """Return the subscription for one topic: retries are never filtered, or their group would lose them."""
+        """Return this subscription for a topic, or one without a filter for a retry topic.
+
+        A filter on a retry topic would drop messages that the group has to process again.
+        """
         return Subscription() if topic.startswith(RETRY_PREFIX) else self
 
 
 @dataclass(frozen=True, slots=True)
 class PullSettings:
-    """Everything about reading except what to read from which brokers."""
+    """All settings of reading ranges, except the ranges and the brokers."""
 
     group: str = "TOOLS_CONSUMER"
     subscription: Subscription = field(default_factory=Subscription)
@@ -36,15 +39,15 @@ class PullSettings:
     depth: int | None = None
     """Pulls in flight, over all queues of a task; None adapts it to the size of responses."""
     limits: FlowLimits = field(default_factory=FlowLimits)
-    """The limits beyond which a queue pauses. Sizes are those of stored records, a little more than their bodies."""
+    """The limits beyond which a queue pauses. Bytes are those of stored records, a little more than message bodies."""
     topic_messages: int | None = None
-    """Limit of messages over all queues of a task; replaces the limit per queue."""
+    """The limit of buffered messages over all queues of a task; if set, it replaces the limit per queue."""
     topic_mib: int | None = None
-    """Limit in MiB over all queues of a task; replaces the limit per queue."""
+    """The limit of buffered MiB over all queues of a task; if set, it replaces the limit per queue."""
     orderly: bool = False
-    """Whether rows of a queue stay in order; then the span is not limited."""
+    """Whether the rows of a queue stay in order; then the span of buffered offsets is not limited."""
     interval_s: float = 0.0
-    """Pause of a queue after a pull that found messages, in seconds; above 0 the queue has one pull in flight."""
+    """Pause of a queue after a pull that found messages, in seconds; if it is above 0, only one pull is in flight."""
     flow_control_pause_s: float = 0.0
     """Pause of a queue that exceeded a limit, in seconds; at 0 it is pulled as soon as there is room."""
     failure_pause: Backoff = field(default_factory=lambda: Backoff(first_s=1.0, longest_s=30.0))

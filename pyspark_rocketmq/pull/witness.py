@@ -1,14 +1,15 @@
 """Confirm responses that cannot be counted: those to filtered pulls, and those of compacted topics.
 
-A filter and compaction leave offsets out, so a response does not tell whether retention took messages that it should
-hold: brokers delete the log first and raise the queue's minimum offset up to ten seconds later. But retention takes
-from the front. So the responses of one broker process are gathered in an *interval*, and after the last of them a
-*probe* pulls one message without the filter at the lowest offset of the interval. If its message is there, it was there
-when the responses were made, and so was everything behind it. If not, messages of the interval may be missing.
+A filter and compaction leave offsets out, so a response does not show whether retention has deleted messages that it
+should hold: brokers delete the log first and raise the queue's minimum offset up to ten seconds later. But retention
+deletes the lowest offsets first. So the offsets that the responses of one broker process cover are gathered in an
+*interval*. After the last of these responses, a *probe* pulls one message without the filter at the lowest offset of
+the interval. If its message is there, it was there when the responses were made, and so were all messages at higher
+offsets. If not, messages of the interval may be missing.
 
 Invariant: a response belongs to exactly one interval until a probe that was sent after it has been answered. Replicas
-delete on their own, so each process has intervals of its own. Probes are ordinary pulls in flight, at most one a second
-for each process, and one at the end of the range.
+delete independently of their master, so each broker process has intervals of its own. Probes are ordinary pulls in
+flight, at most one a second for each process, and one at the end of the range.
 
 No decision rests on time, because a task may be stopped between two probes. Only the outcomes of probes decide.
 """
@@ -39,27 +40,27 @@ __all__ = ["Probe", "Witness", "confirm_front"]
 
 PROBE_INTERVAL_S = 1.0
 _PROBES_OF_A_GAP = 10
-"""Probes of a gap in a compacted topic, a second apart, before the minimum is asked for: brokers raise it within
-`cleanResourceInterval`, 10 s by default."""
+"""Probes of a gap in a compacted topic, one per second, before the minimum offset is requested: by then a broker has
+raised it, because it does so every `cleanResourceInterval` (10 s by default)."""
 _RESET_PAUSE_S = 0.1
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Interval:
-    """Offsets that responses of one process covered and no probe has confirmed."""
+    """Offsets `[first, end)` that responses of one broker process covered and that no probe has confirmed."""
 
     first: int
     end: int
     since: float
-    """The moment when the first of the responses came in."""
+    """The moment when the first of these responses came in."""
     gap_probes: int = 0
     """The number of probes that have found a gap at `first`."""
     tally: Tally = field(default_factory=Tally)
-    """The messages handed out of it."""
+    """The numbers of messages handed out from these responses."""
 
     def join(self, other: Interval) -> None:
-        """Span both; probes are counted anew where `first` changes."""
+        """Extend this interval to span another one, too; if `first` changes, reset `gap_probes` to 0."""
         if other.first < self.first:
             self.first, self.gap_probes = other.first, 0
         self.end, self.since = max(self.end, other.end), min(self.since, other.since)
@@ -67,37 +68,37 @@ class Interval:
 
 
 class _ProcessIntervals:
-    """The intervals of one broker process."""
+    """The unconfirmed intervals of one broker process: at most one that is being probed, and one for the next probe."""
 
     __slots__ = ("fresh", "last_found", "probed", "probed_at")
 
     def __init__(self) -> None:
         self.fresh: Interval | None = None
-        """The responses since the last probe was sent."""
+        """The offsets covered by responses since the last probe was sent."""
         self.probed: Interval | None = None
-        """The responses that the probe in flight confirms."""
+        """The offsets that the probe in flight confirms."""
         self.probed_at = float("-inf")
         self.last_found: int | None = None
-        """An offset whose message came in; better to probe than an offset that may be a gap."""
+        """The offset before the next one of the last response with messages; it probably has a message to probe."""
 
     def unconfirmed(self) -> list[Interval]:
         """Return the intervals that no probe has confirmed."""
         return [interval for interval in (self.probed, self.fresh) if interval]
 
     def reopen(self, interval: Interval) -> None:
-        """Leave the interval of the probe in flight to the next probe."""
+        """Have the next probe confirm `interval`, which the probe in flight has not confirmed."""
         self.probed = None
         self.add(interval)
 
     def add(self, interval: Interval) -> None:
-        """Have the next probe confirm an interval, too."""
+        """Have the next probe confirm an interval in addition to the fresh one."""
         if self.fresh:
             interval.join(self.fresh)
         self.fresh = interval
 
 
 class Witness:
-    """The confirmation of one reader's responses; reports to the policy what may be missing."""
+    """The probes of one reader's responses, and the judgement by them; losses are reported to the policy."""
 
     def __init__(self, wanted: QueueRange, brokers: Brokers, policy: LossPolicy) -> None:
         self._wanted = wanted
@@ -107,13 +108,13 @@ class Witness:
         self._processes: dict[BrokerEndpoint, _ProcessIntervals] = {}
         self._last_endpoint: BrokerEndpoint | None = None
         self._last = _ProcessIntervals()
-        """The intervals of the last endpoint; most responses come from there."""
+        """The intervals of `_last_endpoint`; kept at hand because most responses come from there."""
         self._lowest_found: int | None = None
-        """The lowest offset of a message that came in; kept for a range with an open front."""
+        """The lowest offset of a message received; noted only if the range has an open front."""
         self._left = Tally()
-        """What processes answered that are gone for good."""
+        """The message counts of unconfirmed responses from processes that have left the route or fail all requests."""
         self._forgiven: list[tuple[BrokerEndpoint, Interval]] = []
-        """Gaps before the lowest message, which are judged again when a lower message comes in."""
+        """Gaps before the lowest message received; they are probed again if a message before their end comes in."""
 
     def __repr__(self) -> str:
         pending = {str(endpoint.address): (each.probed, each.fresh) for endpoint, each in self._processes.items()}
@@ -121,7 +122,7 @@ class Witness:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every response has been confirmed or judged."""
+        """Whether no response awaits confirmation by a probe of its process."""
         return not any(each.fresh or each.probed for each in self._processes.values())
 
     # --- responses and probes ----------------------------------------------------------------------------------------
@@ -129,7 +130,10 @@ class Witness:
     def add_outcome(
         self, endpoint: BrokerEndpoint, wanted: QueueRange, starts: Sequence[int], outcome: PullOutcome, now: float
     ) -> None:
-        """Add an outcome of which the `wanted` offsets are handed out; its records begin at `starts`."""
+        """Add a process's outcome to the interval that its next probe confirms.
+
+        The `wanted` offsets of the outcome are handed out; `starts` are the positions of the records in its body.
+        """
         process = self._last if endpoint is self._last_endpoint else self._process(endpoint)
         _, start, end, _ = wanted
         interval = process.fresh
@@ -144,11 +148,15 @@ class Witness:
                 self._note_found(first_queue_offset(outcome.body))
 
     def add_interval(self, endpoint: BrokerEndpoint, start: int, end: int) -> None:
-        """Add offsets that a process has answered and nothing else is known of."""
+        """Add offsets to be confirmed at a process, without their messages and the time of their responses."""
         self._open(self._process(endpoint), start, end, 0.0)
 
     def next_probed(self, current: BrokerEndpoint | None, now: float, *, is_last: bool) -> BrokerEndpoint | None:
-        """Return a process to probe now: one that is not read from any more, or whose interval is old enough."""
+        """Return a process that is due for a probe, or None.
+
+        A process is due if it has unconfirmed responses, no probe in flight, and its last probe is a second old. The
+        responses of the `current` process, which is read from, must be a second old, too. `is_last` waives these times.
+        """
         for endpoint, process in self._processes.items():
             if process.fresh is None or process.probed:
                 continue
@@ -160,7 +168,7 @@ class Witness:
         return None
 
     def take_probe(self, endpoint: BrokerEndpoint, now: float) -> Probe:
-        """Return the probe that confirms all responses of a process until now, and count it as in flight."""
+        """Return the probe that confirms all responses of a process so far, and count it as in flight."""
         process = self._processes[endpoint]
         interval = process.probed = process.fresh
         assert interval is not None, "nothing to confirm"
@@ -170,7 +178,7 @@ class Witness:
         return probe
 
     def retry(self, probe: Probe) -> None:
-        """Have a probe sent again that brought no answer."""
+        """Make a probe that failed due again: its offsets join the fresh interval."""
         process = self._processes.get(probe.endpoint)
         if process and process.probed:
             process.reopen(process.probed)
@@ -190,7 +198,10 @@ class Witness:
         return process.fresh
 
     def _first_to_probe(self, process: _ProcessIntervals, start: int) -> int:
-        """Return the offset to probe: compaction may have left a gap at `start`, so rather a message before it."""
+        """Return the offset to probe for an interval from `start` on.
+
+        In a compacted topic `start` may be a gap, so return the offset of an earlier message, if there was one.
+        """
         found = process.last_found
         if found is None or found >= start:
             return start
@@ -199,10 +210,10 @@ class Witness:
     # --- processes that are gone -------------------------------------------------------------------------------------
 
     def leave(self, gone: BrokerEndpoint, endpoint: BrokerEndpoint) -> None:
-        """Give up a process that is gone for good: its responses are to be counted at another.
+        """Stop probing the process `gone`; note the counts of its unconfirmed responses for a recount elsewhere.
 
-        Compaction changes counts, and keeps its messages apart from the log that retention deletes. So for a compacted
-        topic another process is probed instead.
+        Compaction changes the number of messages, and compacted messages are kept outside of the log that retention
+        deletes. So for a compacted topic the process `endpoint` is probed instead.
         """
         interval, self._last_endpoint = self._processes.pop(gone).fresh, None
         if interval is None:
@@ -213,7 +224,7 @@ class Witness:
             self._left.join(interval.tally)
 
     def leave_others(self, current: BrokerEndpoint) -> bool:
-        """Give up all other processes that wait for a probe; return whether there were any."""
+        """Leave all processes except `current` that are to be probed; return whether there were any."""
         processes = self._processes.items()
         others = [endpoint for endpoint, each in processes if endpoint != current and each.fresh and not each.probed]
         for endpoint in others:
@@ -221,7 +232,10 @@ class Witness:
         return bool(others)
 
     def unconfirmed(self) -> list[Unconfirmed]:
-        """Return what processes answered that are gone for good, without the front of a range that is open there."""
+        """Return the ranges, with message counts, that only processes left for good have answered.
+
+        If the range has an open front, offsets before the lowest message received are left out.
+        """
         low = self._wanted.start
         if self._wanted.is_front_open:
             low = self._wanted.end if self._lowest_found is None else self._lowest_found
@@ -232,7 +246,7 @@ class Witness:
         ]
 
     def give_up(self) -> None:
-        """Report everything unconfirmed as a loss: no process can confirm it any more."""
+        """Report all unconfirmed offsets to the policy as losses, because no process can confirm them any more."""
         for process in self._processes.values():
             for interval in process.unconfirmed():
                 self._policy.gap(self._queue, interval.first, interval.end)
@@ -245,7 +259,10 @@ class Witness:
     # --- judging -----------------------------------------------------------------------------------------------------
 
     def judge(self, probe: Probe, outcome: PullOutcome) -> float:
-        """Judge an interval by its probe; return how long the queue is to pause before the next probe, in seconds."""
+        """Confirm the probed interval, report a loss in it, or have it probed again, as the probe's outcome shows.
+
+        Return how long the queue is to pause, in seconds.
+        """
         process = self._processes.get(probe.endpoint)
         if process is None:
             return 0.0  # The queue was given up meanwhile.
@@ -272,7 +289,11 @@ class Witness:
     def _confirm_gap(
         self, endpoint: BrokerEndpoint, process: _ProcessIntervals, interval: Interval, outcome: PullOutcome
     ) -> float:
-        """Confirm a gap that compaction has left, by more probes and then by the queue's minimum; report others."""
+        """Handle a probe that did not find its message; return how long the queue is to pause, in seconds.
+
+        If the topic is not compacted, report a loss. If it is, probe again up to ten times; then report a loss only if
+        the queue's minimum offset has passed the interval's first offset, because compaction leaves gaps, too.
+        """
         compacted = self._brokers.compacted.is_compacted(self._queue.topic, self._queue.broker_name)
         if not compacted:
             self._report_gap(interval, outcome, is_policy_known=compacted is not None)
@@ -301,7 +322,7 @@ class Witness:
     # --- the front of a range ----------------------------------------------------------------------------------------
 
     def _is_before_front(self, interval: Interval, outcome: PullOutcome) -> bool:
-        """Return whether what is missing lies before the first message found, in a range that begins with that."""
+        """Return whether the range has an open front, and all offsets found missing lie before its lowest message."""
         if not self._wanted.is_front_open:
             return False
         return self._lowest_found is None or lowest_readable(interval.first, outcome) <= self._lowest_found
@@ -309,7 +330,10 @@ class Witness:
     def _forgive(
         self, endpoint: BrokerEndpoint, process: _ProcessIntervals, interval: Interval, outcome: PullOutcome
     ) -> None:
-        """Forgive a gap at the open front; leave what may be readable of the interval to the next probe."""
+        """Accept a gap at the open front of the range without a report.
+
+        If the probe found no message, the offsets of the interval that may still be readable are probed again.
+        """
         readable, found = lowest_readable(interval.first, outcome), self._lowest_found
         is_extent_known = has_found_further(interval.first, outcome)
         if found is not None and not is_extent_known and readable < interval.end:
@@ -326,7 +350,7 @@ class Witness:
         )
 
     def _note_found(self, offset: int) -> None:
-        """Note the offset of a message; reopen forgiven gaps that do not lie before the lowest message any more."""
+        """Note the offset of a message received; have forgiven gaps probed again that end behind this offset."""
         if self._lowest_found is not None and offset >= self._lowest_found:
             return
         self._lowest_found = offset
@@ -343,9 +367,9 @@ def confirm_front(
     settings: PullSettings,
     sleep: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Probe the front of a range at the master, until it is confirmed or reported to the policy.
+    """Probe the first offset of a range at the master, until the range is confirmed or reported to the policy as lost.
 
-    That confirms every response that came before, from the start of the range on.
+    This confirms every response that was received before the call and covers offsets of the range.
     """
     queue, start, end, _ = wanted
     broker = brokers.routes.route(queue.topic).broker(queue.broker_name)
@@ -362,7 +386,10 @@ def confirm_front(
 
 
 def fetch_minimum(queue: MessageQueue, endpoint: BrokerEndpoint, brokers: Brokers) -> int:
-    """Return the minimum offset of a queue by one process; pulls of a compacted topic name that of its survivors."""
+    """Return the minimum offset of a queue, as a broker process reports it on request.
+
+    Responses to pulls of a compacted topic have another minimum: that of the messages which compaction has kept.
+    """
     header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
     request = ServerRequest(endpoint.address, header, b"", queue.broker_name, endpoint.broker_id)
     return brokers.servers.ask(request).header(OffsetResponseHeader).offset

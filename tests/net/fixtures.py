@@ -1,4 +1,4 @@
-"""Play scripts as a server: real sockets on loopback, one thread per connection."""
+"""Start servers that follow a test's script, on real loopback sockets, with one thread per connection."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ TRUSTING = TlsSettings(trust_cert_path=str(PKI / "ca.pem"))
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition; fail when it does not become true."""
+    """Wait until a condition is true; fail if that takes longer than `TIMEOUT_S`."""
     end = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
         time.sleep(0.001)
 
 
-# Spark forks workers with and without threads around; since Python 3.12 a fork beside threads warns.
+# Spark's worker daemon forks; since Python 3.12 a fork in a process with several threads warns.
 forks = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 
 def in_child(check: Callable[[], bool]) -> bool:
-    """Return whether a check holds in a forked child, which is killed when it hangs."""
+    """Return the result of `check` in a forked child; False if the child hangs, which is killed then."""
     child = os.fork()
     if not child:
         held = False
@@ -57,7 +57,7 @@ def in_child(check: Callable[[], bool]) -> bool:
 
 
 class Talk:
-    """The server's end of one connection."""
+    """The server's side of one connection, for use by a script."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(TIMEOUT_S)
@@ -72,7 +72,7 @@ class Talk:
         return event.command
 
     def ask(self, code: int) -> Command:
-        """Send the client a request; return its answer."""
+        """Send the client a request; return its response."""
         self.sock.sendall(self._session.request(code)[1])
         event = self._next()
         assert isinstance(event, Reply), event
@@ -83,11 +83,11 @@ class Talk:
         self.sock.sendall(encode_command(Command(code, opaque=77, flag=ONEWAY_FLAG)))
 
     def answer(self, request: Command, code: int = 0, body: bytes = b"") -> None:
-        """Answer a request, by default with success."""
+        """Send the response to a request; the default code is success."""
         self.sock.sendall(answer_to(request, code, body))
 
     def wait_gone(self) -> None:
-        """Read and ignore until the client has left."""
+        """Read and ignore bytes until the client has closed the connection."""
         while self.sock.recv(65536):
             pass
 
@@ -101,7 +101,7 @@ class Talk:
 
 
 def answer_to(request: Command, code: int = 0, body: bytes = b"") -> bytes:
-    """Return the frame of an answer."""
+    """Return the frame of a response to a request."""
     return encode_command(Command(code, request.opaque, body=body, flag=RESPONSE_FLAG))
 
 
@@ -109,7 +109,7 @@ Script = Callable[[Talk], None]
 
 
 class Peer:
-    """A server that plays its script with every client that connects."""
+    """A server that runs its script with every client that connects."""
 
     def __init__(self, script: Script, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
         self._script = script
@@ -127,7 +127,7 @@ class Peer:
 
     @property
     def accepted(self) -> int:
-        """The number of connections so far."""
+        """The number of connections accepted so far."""
         return len(self._socks)
 
     def close(self) -> None:
@@ -161,13 +161,13 @@ class Peer:
             with sock if self._tls is None else self._tls.wrap_socket(sock, server_side=True) as stream:
                 self._script(Talk(stream))
         except OSError:
-            return  # The client left, or the test is over.
+            return  # The client has closed the connection, or the test has ended.
         except BaseException as failure:
             self.failures.append(failure)
 
 
 class StartPeer(Protocol):
-    """Starts peers that end with the test."""
+    """Starts servers that run a script; they end with the test."""
 
     def __call__(self, script: Script, *, tls: ssl.SSLContext | None = None) -> Peer: ...
 
@@ -188,7 +188,7 @@ def start_peer() -> Iterator[StartPeer]:
 
 
 def server_tls(name: str = "server", client_ca: str | None = None) -> ssl.SSLContext:
-    """Return the server side of TLS, with one of the certificates in `pki`."""
+    """Return a server's TLS context with a certificate from `pki`; clients need one of `client_ca`, if it is given."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(PKI / f"{name}.pem", PKI / f"{name}.key")
     if client_ca:
@@ -201,7 +201,7 @@ def server_tls(name: str = "server", client_ca: str | None = None) -> ssl.SSLCon
 
 
 def echo(talk: Talk) -> None:
-    """Answer each request with its own body."""
+    """Send a response with the request's own body to each request."""
     while True:
         request = talk.read()
         if not request.is_oneway:
@@ -209,12 +209,12 @@ def echo(talk: Talk) -> None:
 
 
 def never_answer(talk: Talk) -> None:
-    """Read everything and answer nothing."""
+    """Read all requests and send no response."""
     talk.wait_gone()
 
 
 def never_read(done: threading.Event) -> Script:
-    """Return a script that reads nothing until the test is done."""
+    """Return a script that reads nothing until `done` is set."""
 
     def script(talk: Talk) -> None:
         done.wait(TIMEOUT_S)
@@ -223,12 +223,12 @@ def never_read(done: threading.Event) -> Script:
 
 
 def end_at_once(talk: Talk) -> None:
-    """Close after the first request."""
+    """Close the connection after the first request."""
     talk.read()
 
 
 def sends(data: bytes) -> Script:
-    """Return a script that answers the first request with these bytes, and waits."""
+    """Return a script that sends these bytes after the first request, and waits until the client has left."""
 
     def script(talk: Talk) -> None:
         talk.read()
@@ -240,7 +240,7 @@ def sends(data: bytes) -> Script:
 
 @pytest.fixture
 def deaf() -> Iterator[Address]:
-    """Return an address that neither accepts nor refuses connections, because its queue is full."""
+    """Return an address that neither accepts nor refuses connections, because its queue of waiting ones is full."""
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""Test that delays between attempts grow, stay bounded, and are spread by chance."""
+"""Test that delays between attempts grow, stay bounded, and are shortened at random."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pyspark_rocketmq.net.backoff import Backoff, Jitter
 
 
 def longest_chance() -> float:
-    """Return the draw that shortens a delay least."""
+    """Return the random number that leaves a delay at its full length."""
     return 0.0
 
 
 def test_delays_double_up_to_the_longest() -> None:
-    """If chance takes nothing away, the delays are the plain exponential ones."""
+    """If no delay is shortened at random, each is twice the previous one, up to the longest."""
     backoff = Backoff(first_s=0.5, longest_s=3.0)
 
     assert [backoff.delay_s(attempt, longest_chance) for attempt in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
@@ -23,7 +23,7 @@ def test_delays_double_up_to_the_longest() -> None:
 
 @pytest.mark.parametrize(("jitter", "shortest"), [(Jitter.FULL, 0.0), (Jitter.EQUAL, 0.5)])
 def test_chance_shortens_a_delay_within_its_jitter(jitter: Jitter, shortest: float) -> None:
-    """Full jitter reaches down to no delay, equal jitter to half of it."""
+    """At most, full jitter shortens a delay to 0, and equal jitter shortens it to half."""
     backoff = Backoff(first_s=1.0, jitter=jitter)
 
     assert backoff.delay_s(0, lambda: 1.0) == shortest

@@ -1,4 +1,4 @@
-"""Test a connection with many requests in flight, each of which ends with its response or a named error."""
+"""Test a connection with many requests in flight; each gets its response, or an error that names it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Dial = Callable[..., Connection]
 
 @pytest.fixture
 def dial(start_peer: StartPeer) -> Iterator[Dial]:
-    """Return a function that connects to a peer with a script."""
+    """Return a function that starts a server with a script and returns a connection to it."""
     opened: list[Connection] = []
 
     def start(script: Script, settings: NetSettings = QUICK) -> Connection:
@@ -62,13 +62,13 @@ def dial(start_peer: StartPeer) -> Iterator[Dial]:
 
 
 def flush(connection: Connection) -> None:
-    """Send every request that is gathered."""
+    """Exchange bytes until the outbox is empty."""
     while ", 0 bytes to send" not in repr(connection):
         connection.exchange()
 
 
 def soon() -> Deadline:
-    """Return a deadline that is meant to pass."""
+    """Return a deadline that passes after 0.05 s."""
     return Deadline.after(0.05)
 
 
@@ -77,7 +77,7 @@ def soon() -> Deadline:
 
 @pytest.mark.parametrize("header_type", HeaderType)
 def test_a_call_returns_the_answer(dial: Dial, header_type: HeaderType) -> None:
-    """Request and response are matched by their opaque, in either header form."""
+    """A call returns the response to its own request, with JSON and with binary headers."""
     connection = dial(echo, replace(QUICK, header_type=header_type))
 
     assert bytes(connection.call(PULL, {"topic": "T"}, b"one").body) == b"one"
@@ -85,7 +85,7 @@ def test_a_call_returns_the_answer(dial: Dial, header_type: HeaderType) -> None:
 
 
 def test_answers_may_come_in_any_order(dial: Dial) -> None:
-    """Brokers work on requests of one connection side by side."""
+    """If the server responds in reverse order, each response is returned with the opaque of its request."""
 
     def script(talk: Talk) -> None:
         for request in reversed([talk.read() for _ in range(3)]):
@@ -101,7 +101,7 @@ def test_answers_may_come_in_any_order(dial: Dial) -> None:
 
 
 def test_submitted_requests_leave_together(dial: Dial) -> None:
-    """No request is sent before the caller waits, so many are one write."""
+    """Submitted requests wait in the outbox until the connection sends, so they leave together."""
     connection = dial(never_answer)
     for _ in range(4):
         connection.submit(PULL)
@@ -113,7 +113,7 @@ def test_submitted_requests_leave_together(dial: Dial) -> None:
 
 
 def test_a_call_leaves_other_answers_for_those_who_wait_for_them(dial: Dial) -> None:
-    """A commit between pulls takes only its own response."""
+    """If a pull is in flight, a call returns its own response, and the pull's response stays for `next_reply`."""
     connection = dial(echo)
     pull = connection.submit(PULL, body=b"pull")
 
@@ -122,7 +122,7 @@ def test_a_call_leaves_other_answers_for_those_who_wait_for_them(dial: Dial) -> 
 
 
 def test_what_is_there_is_taken_at_once(dial: Dial) -> None:
-    """A caller gets every response at hand without waiting, and then the error that ended the connection."""
+    """`ready_replies` returns all received responses without waiting; after the connection's end it raises."""
     connection = dial(echo)
     opaques = {connection.submit(PULL, None, b"x") for _ in range(3)}
     taken: list[int] = []
@@ -138,7 +138,7 @@ def test_what_is_there_is_taken_at_once(dial: Dial) -> None:
 
 
 def test_collect_gathers_a_burst(dial: Dial) -> None:
-    """Pipelined requests cost one round trip, and responses to other requests are kept."""
+    """`collect` yields the responses to its own requests, and keeps the responses to others."""
     connection = dial(echo)
     other = connection.submit(PULL)
     asked = [connection.submit(PULL, body=bytes([number])) for number in range(5)]
@@ -150,7 +150,7 @@ def test_collect_gathers_a_burst(dial: Dial) -> None:
 
 
 def test_a_response_code_is_not_an_error(dial: Dial) -> None:
-    """The caller gets the server's command as it is, and the connection stays in use."""
+    """If a response has an error code, the call returns it, and the connection stays usable."""
 
     def script(talk: Talk) -> None:
         talk.answer(talk.read(), code=17)
@@ -163,7 +163,7 @@ def test_a_response_code_is_not_an_error(dial: Dial) -> None:
 
 
 def test_telling_waits_for_no_answer(dial: Dial) -> None:
-    """A one-way request is sent when the call returns, and the next response is another request's."""
+    """When `tell` returns, all its bytes are sent, and the next call gets its own response."""
     connection = dial(echo)
     connection.tell(RequestCode.UPDATE_CONSUMER_OFFSET)
 
@@ -172,7 +172,7 @@ def test_telling_waits_for_no_answer(dial: Dial) -> None:
 
 
 def test_an_answer_may_come_byte_by_byte(dial: Dial) -> None:
-    """The response is whole, however the network cuts the stream."""
+    """If a response arrives byte by byte, the call returns the whole response."""
 
     def script(talk: Talk) -> None:
         for byte in answer_to(talk.read(), body=b"body"):
@@ -183,7 +183,7 @@ def test_an_answer_may_come_byte_by_byte(dial: Dial) -> None:
 
 
 def test_a_large_answer_and_its_neighbours_stay_valid(dial: Dial) -> None:
-    """Bodies are views that live as long as they are held, also when the buffer moves on."""
+    """If large responses follow each other, the bodies received first stay valid."""
     connection = dial(echo)
     bodies = [bytes([number]) * 700_000 for number in range(3)]
     asked = [connection.submit(PULL, body=body) for body in bodies]
@@ -194,7 +194,7 @@ def test_a_large_answer_and_its_neighbours_stay_valid(dial: Dial) -> None:
 
 
 def test_waiting_for_nothing_is_refused(dial: Dial) -> None:
-    """Without a request in flight no response can come, so waiting raises at once."""
+    """If no request is in flight, `next_reply` raises at once."""
     with pytest.raises(LocalProtocolError, match="no request is in flight"):
         dial(never_answer).next_reply()
 
@@ -203,7 +203,7 @@ def test_waiting_for_nothing_is_refused(dial: Dial) -> None:
 
 
 def test_a_time_out_fails_only_its_request(dial: Dial) -> None:
-    """The late response is dropped and counted, and the connection stays in use."""
+    """If a response is late, its call raises; the response is dropped and counted, and the next call works."""
     answer_now = threading.Event()
 
     def script(talk: Talk) -> None:
@@ -222,7 +222,7 @@ def test_a_time_out_fails_only_its_request(dial: Dial) -> None:
 
 
 def test_it_knows_when_it_was_last_heard(dial: Dial) -> None:
-    """At first that is the time when it was opened; bytes sent do not count."""
+    """`heard_at` is the time of opening at first, and the time of the last received bytes later."""
     before, connection = time.monotonic(), dial(echo)
     opened_at = connection.heard_at
     connection.submit(PULL)
@@ -233,7 +233,7 @@ def test_it_knows_when_it_was_last_heard(dial: Dial) -> None:
 
 
 def test_a_time_out_in_silence_makes_it_mute_until_it_is_heard(dial: Dial) -> None:
-    """The network may have lost track of it, so it is not settled until the late response comes."""
+    """If a request timed out and no bytes arrived, the connection is not settled until the late response arrives."""
     answer_now = threading.Event()
 
     def script(talk: Talk) -> None:
@@ -252,7 +252,7 @@ def test_a_time_out_in_silence_makes_it_mute_until_it_is_heard(dial: Dial) -> No
 
 
 def test_a_time_out_of_next_reply_gives_nothing_up(dial: Dial) -> None:
-    """The request stays in flight: the caller decides when it is overdue."""
+    """If `next_reply` reaches its deadline, it raises, and the request stays in flight."""
     connection = dial(never_answer)
     connection.submit(PULL)
 
@@ -262,7 +262,7 @@ def test_a_time_out_of_next_reply_gives_nothing_up(dial: Dial) -> None:
 
 
 def test_collect_hands_out_what_came_in_time(dial: Dial) -> None:
-    """Only the unanswered requests fail, and they are given up."""
+    """If one of two responses is missing, `collect` yields the other, and gives the request up at the deadline."""
 
     def script(talk: Talk) -> None:
         for request in [talk.read() for _ in range(3)][::2]:
@@ -281,7 +281,7 @@ def test_collect_hands_out_what_came_in_time(dial: Dial) -> None:
 
 
 def test_an_answer_to_a_forgotten_request_is_dropped(dial: Dial) -> None:
-    """A response that had arrived before its request was given up is dropped, too."""
+    """If a response arrived before its request was given up, it is dropped, too."""
     connection = dial(echo)
     unwanted = connection.submit(PULL)
     connection.call(PULL)
@@ -292,7 +292,7 @@ def test_an_answer_to_a_forgotten_request_is_dropped(dial: Dial) -> None:
 
 
 def test_a_flood_of_other_answers_does_not_extend_the_deadline(dial: Dial) -> None:
-    """A server that sends other responses all the time does not keep a call past its deadline."""
+    """If a server sends 100,000 other responses, a call still raises at its deadline."""
 
     def script(talk: Talk) -> None:
         late = [talk.read() for _ in range(100_000)]
@@ -313,7 +313,7 @@ def test_a_flood_of_other_answers_does_not_extend_the_deadline(dial: Dial) -> No
 
 
 def test_a_server_that_does_not_read_costs_no_more_than_the_deadline(dial: Dial) -> None:
-    """Sending ends at the deadline, and the text says that the server takes no bytes."""
+    """If the server reads nothing, a call raises at its deadline, and the error tells how many bytes are unsent."""
     done = threading.Event()
     connection = dial(never_read(done))
     bodies = bytes(15 << 20)
@@ -324,7 +324,7 @@ def test_a_server_that_does_not_read_costs_no_more_than_the_deadline(dial: Dial)
 
 
 def test_two_sides_that_only_write_do_not_block_each_other(dial: Dial) -> None:
-    """While the server does not take requests, the connection goes on reading responses."""
+    """If client and server both send more than the buffers hold, all responses arrive."""
 
     def script(talk: Talk) -> None:
         first = talk.read()
@@ -355,7 +355,7 @@ BAD_FRAMES = {
 
 @pytest.mark.parametrize(("data", "kind", "text"), BAD_FRAMES.values(), ids=BAD_FRAMES)
 def test_a_broken_rule_ends_the_connection(dial: Dial, data: bytes, kind: type[RocketMQError], text: str) -> None:
-    """Every request in flight raises the same error, which names the address and the request."""
+    """If a frame is malformed, every request in flight and every later call raises an error that names it."""
     connection = dial(sends(data))
     connection.submit(RequestCode.GET_MAX_OFFSET)
 
@@ -384,7 +384,7 @@ def reset(talk: Talk) -> None:
 
 @pytest.mark.parametrize("script", [end_at_once, half_close, cut_inside_a_frame, reset])
 def test_a_closed_connection_is_lost_for_all_requests(dial: Dial, script: Script) -> None:
-    """Closed, half-closed, cut and reset streams raise the same error: no response can come."""
+    """If the stream is closed, half-closed, cut or reset, one ConnectionLost names all requests in flight."""
     connection = dial(script)
     connection.submit(RequestCode.GET_MAX_OFFSET)
     connection.submit(PULL)
@@ -395,14 +395,14 @@ def test_a_closed_connection_is_lost_for_all_requests(dial: Dial, script: Script
 
 
 def test_a_cut_frame_is_told(dial: Dial) -> None:
-    """The error says that the broker stopped inside a response, as a crash does."""
+    """If the stream ends inside a frame, the error says so and has MalformedFrame as its cause."""
     with pytest.raises(ConnectionLost, match="ended inside a frame") as caught:
         dial(cut_inside_a_frame).call(PULL)
     assert isinstance(caught.value.__cause__, MalformedFrame)
 
 
 def test_answers_that_came_before_the_end_are_still_handed_out(dial: Dial) -> None:
-    """A whole response counts, whatever follows it in the same packet."""
+    """If a malformed frame follows a response in the same packet, the response is returned before the error raises."""
 
     def script(talk: Talk) -> None:
         talk.sock.sendall(answer_to(talk.read(), body=b"one") + bytes(8))
@@ -417,7 +417,7 @@ def test_answers_that_came_before_the_end_are_still_handed_out(dial: Dial) -> No
 
 
 def test_answers_are_read_although_nothing_more_can_be_sent(dial: Dial) -> None:
-    """A response counts although the server closes while the client still sends."""
+    """If sending fails because the server has closed, the response that arrived before is returned first."""
     answered = threading.Event()
 
     def script(talk: Talk) -> None:
@@ -438,7 +438,7 @@ def test_answers_are_read_although_nothing_more_can_be_sent(dial: Dial) -> None:
 
 
 def test_a_plain_client_at_a_tls_port_is_told_about_tls(start_peer: StartPeer) -> None:
-    """Such servers close or send an alert; the error names the option in both cases."""
+    """If a client without TLS calls a TLS server, the error advises useTLS=true."""
     peer = start_peer(echo, tls=server_tls())
 
     with (
@@ -450,13 +450,13 @@ def test_a_plain_client_at_a_tls_port_is_told_about_tls(start_peer: StartPeer) -
 
 @pytest.mark.parametrize("script", [end_at_once, sends(b"\x15\x03\x03\x00\x02\x02\x46")], ids=["closed", "alert"])
 def test_a_server_that_wants_tls_is_recognised(dial: Dial, script: Script) -> None:
-    """A plain client gets silence or a TLS alert there, and the error names the option."""
+    """If the server closes at once or sends a TLS alert, the error advises useTLS=true."""
     with pytest.raises(ConnectionLost, match="set useTLS=true"):
         dial(script).call(PULL)
 
 
 def test_calls_work_over_tls(start_peer: StartPeer) -> None:
-    """Large bodies arrive whole, although TLS hands them over in pieces."""
+    """Over TLS, requests and responses of a mebibyte arrive complete."""
     peer = start_peer(echo, tls=server_tls())
 
     with closing(Connection.open(peer.address, replace(QUICK, tls=TRUSTING))) as connection:
@@ -465,7 +465,7 @@ def test_calls_work_over_tls(start_peer: StartPeer) -> None:
 
 
 def test_a_request_that_is_too_large_is_refused_alone(dial: Dial) -> None:
-    """It is refused before any byte is sent, naming the option; the connection stays in use."""
+    """If a request is too large, it raises before any byte is sent, and the connection stays usable."""
     connection = dial(echo, replace(QUICK, max_frame_bytes=1000))
 
     with pytest.raises(FrameTooLarge, match=rf"address {connection.address}, request SEND_MESSAGE_V2.*maxFrameSize"):
@@ -476,7 +476,7 @@ def test_a_request_that_is_too_large_is_refused_alone(dial: Dial) -> None:
 
 
 def test_a_closed_connection_says_so(dial: Dial) -> None:
-    """A request after `close` raises at once."""
+    """After `close`, a call raises ConnectionLost at once."""
     connection = dial(never_answer)
     connection.close()
 
@@ -486,7 +486,7 @@ def test_a_closed_connection_says_so(dial: Dial) -> None:
 
 
 def test_the_servers_own_requests_are_declined(dial: Dial) -> None:
-    """They get code 3 on the same connection; one-way requests get no response."""
+    """If the server sends requests, it gets code 3 (not supported) for each, and no response to a one-way request."""
     declined: list[Command] = []
 
     def script(talk: Talk) -> None:
@@ -504,7 +504,7 @@ def test_the_servers_own_requests_are_declined(dial: Dial) -> None:
 
 
 def test_one_thread_waits_for_several_servers(dial: Dial) -> None:
-    """A connection with a response is returned, though another server is silent."""
+    """If one server responds and the other is silent, `wait_any` returns the connection to the first."""
     silent, talking = dial(never_answer), dial(echo)
     silent.submit(PULL)
     asked = talking.submit(PULL)
@@ -514,7 +514,7 @@ def test_one_thread_waits_for_several_servers(dial: Dial) -> None:
 
 
 def test_all_servers_with_news_are_reported(dial: Dial) -> None:
-    """All connections with news are returned, so a busy server cannot hide another one."""
+    """If two connections have responses, `wait_any` returns both."""
     first, second = dial(echo), dial(echo)
     for connection in (first, second):
         connection.submit(PULL)
@@ -525,7 +525,7 @@ def test_all_servers_with_news_are_reported(dial: Dial) -> None:
 
 
 def test_the_end_of_a_connection_is_news(dial: Dial) -> None:
-    """The broken connection is returned, and its next reply raises."""
+    """If a connection ends, `wait_any` returns it, and its `next_reply` raises."""
     silent, broken = dial(never_answer), dial(end_at_once)
     silent.submit(PULL)
     broken.submit(PULL)
@@ -536,7 +536,7 @@ def test_the_end_of_a_connection_is_news(dial: Dial) -> None:
 
 
 def test_waiting_for_several_ends_at_the_deadline(dial: Dial) -> None:
-    """No connection is returned then, and no request is given up."""
+    """If no response arrives before the moment, `wait_any` returns an empty list, and all requests stay in flight."""
     connections = [dial(never_answer), dial(never_answer)]
     for connection in connections:
         connection.submit(PULL)

@@ -1,4 +1,4 @@
-"""Test deadlines on a clock that only goes forward."""
+"""Test deadlines with a clock that the test moves forward."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Clock:
 
 
 def test_the_remaining_time_shrinks_with_the_clock() -> None:
-    """The time left is counted from now, not from the beginning."""
+    """One second after a deadline of three seconds is set, two seconds remain."""
     clock = Clock()
     deadline = Deadline.after(3.0, clock)
     clock.now += 1.0
@@ -25,7 +25,7 @@ def test_the_remaining_time_shrinks_with_the_clock() -> None:
 
 
 def test_nothing_remains_once_it_has_passed() -> None:
-    """The remaining time never becomes negative, so every wait accepts it."""
+    """After the deadline has passed, the remaining time is 0, not negative."""
     clock = Clock()
     deadline = Deadline.after(3.0, clock)
     clock.now += 5.0
@@ -35,7 +35,7 @@ def test_nothing_remains_once_it_has_passed() -> None:
 
 
 def test_its_whole_length_stays_known() -> None:
-    """Error texts name the whole timeout, not the time left of it."""
+    """`seconds` stays the whole span, whatever time has passed, because error texts name it."""
     clock = Clock()
     deadline = Deadline.after(3.0, clock)
     clock.now += 5.0
@@ -44,5 +44,5 @@ def test_its_whole_length_stays_known() -> None:
 
 
 def test_a_deadline_of_no_time_is_expired_at_once() -> None:
-    """A timeout of zero means one attempt without waiting."""
+    """A deadline of zero seconds has expired from the beginning."""
     assert Deadline.after(0.0).expired

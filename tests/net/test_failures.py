@@ -8,12 +8,12 @@ from pyspark_rocketmq.net.failures import for_requests, name_requests, timed_out
 
 
 def test_requests_are_called_by_their_names() -> None:
-    """Requests of one kind are named once; a code without a name is shown as its number."""
+    """Each request code is named once, and a code without a name is shown as its number."""
     assert name_requests([11, 31, 11, 9999]) == "9999, GET_MIN_OFFSET, PULL_MESSAGE"
 
 
 def test_a_time_out_says_where_what_and_how_long() -> None:
-    """The text names the span, the address and the request."""
+    """The text of a timeout names the span, the address and the request."""
     text = str(timed_out("localhost:10911", [11], Deadline.after(3.0), unsent_bytes=0))
 
     assert text.startswith(
@@ -22,12 +22,12 @@ def test_a_time_out_says_where_what_and_how_long() -> None:
 
 
 def test_a_time_out_tells_of_a_server_that_does_not_read() -> None:
-    """Unsent bytes show a server that does not read, which may not be slow."""
+    """If bytes are unsent, the text of a timeout tells how many the server has not accepted."""
     assert "take 70 bytes from us" in str(timed_out("localhost:10911", [11], Deadline.after(3.0), unsent_bytes=70))
 
 
 def test_each_request_raises_a_copy_of_its_own() -> None:
-    """The copy names its request and keeps the cause; the original does not change."""
+    """A copy of an error names its request and keeps the cause, and the original does not change."""
     original = ConnectionLost("gone", address="localhost:10911")
     original.__cause__ = OSError("reset")
     twin = for_requests(original, [11])
@@ -38,5 +38,5 @@ def test_each_request_raises_a_copy_of_its_own() -> None:
 
 
 def test_an_error_without_requests_names_none() -> None:
-    """A connection can end while no request is in flight."""
+    """If a connection ends while no request is in flight, the error names no request."""
     assert "request" not in str(for_requests(ConnectionLost("gone"), []))

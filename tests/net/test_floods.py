@@ -1,4 +1,4 @@
-"""Test that a server which never stops sending, or never reads, delays no caller and fills no memory."""
+"""Test that a server which never stops sending, or never reads, neither delays callers nor exhausts memory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FRAMES = {
 
 
 class Flood:
-    """A script that sends the same bytes until it is stopped or the client has left."""
+    """A script that sends the same bytes again and again, until `stop` is called or the client has left."""
 
     def __init__(self, data: bytes, listens: bool = False) -> None:
         self.data, self.listens = data, listens
@@ -60,7 +60,7 @@ class Flood:
             self.sent_bytes += len(self.data)
 
     def stop(self) -> None:
-        """End the flood."""
+        """End the sending."""
         self._is_over.set()
 
     def _read(self, talk: Talk) -> None:
@@ -72,7 +72,7 @@ class Flood:
 
 @pytest.fixture
 def dial(start_peer: StartPeer) -> Iterator[Callable[..., Connection]]:
-    """Return a function that connects to a peer with a script."""
+    """Return a function that starts a server with a script and returns a connection to it."""
     opened: list[Connection] = []
 
     def start(script: Script, **settings: object) -> Connection:
@@ -86,7 +86,7 @@ def dial(start_peer: StartPeer) -> Iterator[Callable[..., Connection]]:
 
 @pytest.fixture
 def share(start_peer: StartPeer) -> Iterator[Callable[..., ThreadedConnection]]:
-    """Return a function that connects to a peer, with a reader thread."""
+    """Return a function that starts a server with a script and returns a threaded connection to it."""
     opened: list[ThreadedConnection] = []
 
     def start(script: Script, handler: Handler | None = None, **more: object) -> ThreadedConnection:
@@ -107,7 +107,7 @@ def share(start_peer: StartPeer) -> Iterator[Callable[..., ThreadedConnection]]:
 def test_waiting_for_several_ends_though_frames_arrive_all_the_time(
     dial: Callable[..., Connection], frame: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The deadline holds for every kind of frame, before the limit ends the connection."""
+    """If unrequested frames of any kind arrive all the time, `wait_any` still ends at its deadline."""
     monkeypatch.setattr("pyspark_rocketmq.net.connection.MOST_UNASKED", 10**9)
     flood = Flood(encode_command(frame) * 1000)
     flooded, silent = dial(flood), dial(never_answer)
@@ -121,7 +121,7 @@ def test_waiting_for_several_ends_though_frames_arrive_all_the_time(
 
 
 def test_a_request_ends_though_its_answer_grows_for_ever(share: Callable[..., ThreadedConnection]) -> None:
-    """A reader that always has bytes to receive still fails overdue requests."""
+    """If a response arrives without end, requests still raise RequestTimeout at their deadlines."""
     flood = Flood(bytes(1))
 
     def script(talk: Talk) -> None:
@@ -138,7 +138,7 @@ def test_a_request_ends_though_its_answer_grows_for_ever(share: Callable[..., Th
 
 
 def test_half_an_answer_is_not_left_to_the_next_user(dial: Callable[..., Connection]) -> None:
-    """A connection inside a frame is not settled when its user is done."""
+    """If only a part of a response has arrived, the connection is not settled, so it is not reused."""
 
     def script(talk: Talk) -> None:
         talk.sock.sendall(answer_to(talk.read(), body=b"body")[:-2])
@@ -155,7 +155,7 @@ def test_half_an_answer_is_not_left_to_the_next_user(dial: Callable[..., Connect
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
 def test_frames_that_nobody_asked_for_end_a_connection(dial: Callable[..., Connection], frame: Command) -> None:
-    """The error names the address and the number of such frames."""
+    """If too many unrequested frames arrive, `Flooded` names the address and their number, and ends the connection."""
     flood = Flood(encode_command(frame) * 100)
     connection = dial(flood)
     connection.forget(connection.submit(PULL))
@@ -170,7 +170,7 @@ def test_frames_that_nobody_asked_for_end_a_connection(dial: Callable[..., Conne
 def test_frames_that_nobody_asked_for_end_a_shared_connection(
     share: Callable[..., ThreadedConnection], frame: Command
 ) -> None:
-    """Every request in flight raises the same error."""
+    """If too many unrequested frames arrive on a threaded connection, every request in flight raises `Flooded`."""
     flood = Flood(encode_command(frame) * 100)
     connection = share(flood)
     connection.submit(PULL, deadline=Deadline.after(TIMEOUT_S))
@@ -182,7 +182,7 @@ def test_frames_that_nobody_asked_for_end_a_shared_connection(
 
 
 def test_late_answers_to_requests_that_were_given_up_are_no_flood(dial: Callable[..., Connection]) -> None:
-    """Responses to requests that were given up are expected, however many there are."""
+    """If 3000 responses to requests that were given up arrive, they are dropped, and the connection stays usable."""
 
     def script(talk: Talk) -> None:
         late = [talk.read() for _ in range(3000)]
@@ -201,7 +201,7 @@ def test_late_answers_to_requests_that_were_given_up_are_no_flood(dial: Callable
 def test_a_few_unasked_frames_at_a_time_are_forgiven(
     dial: Callable[..., Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They count for a minute, not for the whole life of a connection."""
+    """If unrequested frames arrive over a long time, those of an earlier period do not count towards the limit."""
     monkeypatch.setattr("pyspark_rocketmq.net.connection.UNASKED_S", -1.0)
     notice = encode_command(FRAMES["one-way requests"])
 
@@ -221,7 +221,7 @@ def test_a_few_unasked_frames_at_a_time_are_forgiven(
 
 
 def test_a_server_that_takes_nothing_loses_its_connection(dial: Callable[..., Connection]) -> None:
-    """The next request raises at once, instead of waiting for another timeout."""
+    """If the server has accepted no bytes for `untaken_s`, the next call raises ConnectionLost at once."""
     done = threading.Event()
     connection = dial(never_read(done), untaken_s=0.5)
     with pytest.raises(RequestTimeout, match="has yet to take"):
@@ -233,7 +233,7 @@ def test_a_server_that_takes_nothing_loses_its_connection(dial: Callable[..., Co
 
 
 def test_a_server_that_takes_nothing_loses_its_shared_connection(share: Callable[..., ThreadedConnection]) -> None:
-    """The connection also ends when no request is left that could time out."""
+    """If the server accepts no bytes for `untaken_s`, the connection ends, even if no request awaits a response."""
     done = threading.Event()
     connection = share(never_read(done), untaken_s=0.2)
     connection.tell(RequestCode.SEND_MESSAGE_V2, body=bytes(15 << 20))
@@ -245,7 +245,7 @@ def test_a_server_that_takes_nothing_loses_its_shared_connection(share: Callable
 
 
 def test_answers_that_nobody_reads_do_not_pile_up(share: Callable[..., ThreadedConnection]) -> None:
-    """A server that sends requests and reads no answers loses its connection, so unsent bytes stay bounded."""
+    """If a server sends requests but reads no responses, the connection ends before 100 MiB are unsent."""
     flood = Flood(encode_command(FRAMES["requests"]) * 100)
     connection = share(flood, lambda address, request: Command(0, body=bytes(100_000)), quick=frozenset({CHECK}))
     connection.submit(PULL, deadline=Deadline.after(TIMEOUT_S))
@@ -263,7 +263,7 @@ def test_answers_that_nobody_reads_do_not_pile_up(share: Callable[..., ThreadedC
 def test_server_requests_wait_in_bounded_number_and_unserved_ones_are_logged(
     share: Callable[..., ThreadedConnection], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Receiving pauses while the handler is busy; after a request's timeout the connection ends with one log line."""
+    """If too many requests wait for a busy handler for a request's timeout, the connection ends with one log line."""
     flood, done = Flood(encode_command(Command(CHECK, opaque=1, body=bytes(10_000)))), threading.Event()
     connection = share(flood, lambda address, request: done.wait(TIMEOUT_S) and None, request_timeout_s=0.5)
     waiting = connection.submit(PULL, deadline=Deadline.after(TIMEOUT_S))
@@ -278,7 +278,7 @@ def test_server_requests_wait_in_bounded_number_and_unserved_ones_are_logged(
 
 
 def test_reading_goes_on_when_the_handler_has_caught_up(share: Callable[..., ThreadedConnection]) -> None:
-    """A burst above the bound is served to its end, and then responses arrive again."""
+    """If receiving paused for a burst of requests, it goes on when they are served, and responses arrive again."""
     burst, gate, served = 5000, threading.Event(), list[int]()
 
     def script(talk: Talk) -> None:
@@ -303,7 +303,7 @@ def test_reading_goes_on_when_the_handler_has_caught_up(share: Callable[..., Thr
 
 
 def test_quick_requests_are_answered_while_the_handler_is_busy(share: Callable[..., ThreadedConnection]) -> None:
-    """The reader itself serves requests with a quick code, before those that wait."""
+    """If the handler is busy, the reader thread itself serves requests with a `quick` code."""
     gate, checked = threading.Event(), list[str]()
 
     def script(talk: Talk) -> None:
@@ -329,7 +329,7 @@ def test_quick_requests_are_answered_while_the_handler_is_busy(share: Callable[.
 def test_a_handler_that_fails_each_time_fills_no_log(
     share: Callable[..., ThreadedConnection], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first failures are logged with their tracebacks, and every request gets an answer."""
+    """If a handler fails a hundred times, each request gets an error response, and fewer than ten lines are logged."""
     codes: list[int] = []
 
     def script(talk: Talk) -> None:
@@ -350,7 +350,7 @@ def test_a_handler_that_fails_each_time_fills_no_log(
 
 
 def test_a_handshake_that_never_ends_costs_no_more_than_the_deadline(start_peer: StartPeer) -> None:
-    """A server that goes on with the handshake keeps no caller."""
+    """If a server sends handshake records without end, connecting still raises at the deadline."""
     hello_request = b"\x16\x03\x03\x00\x04\x00\x00\x00\x00"
 
     def script(talk: Talk) -> None:

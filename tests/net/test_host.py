@@ -1,4 +1,4 @@
-"""Test the address by which others know this machine."""
+"""Test that the address under which other machines can reach this one is found."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from pyspark_rocketmq.net.host import local_host
 
 
 def test_this_machine_has_an_address() -> None:
-    """The address is IPv4, and every call returns the same one."""
+    """`local_host` returns an IPv4 address, and the same one on every call."""
     assert ip_address(local_host()).version == 4
     assert local_host() == local_host()

@@ -1,4 +1,4 @@
-"""Test that bytes leave the outbox whole and in order, however few are sent at a time."""
+"""Test that bytes leave the outbox completely and in order, even if only a few are sent at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark_rocketmq.net.connection import Outbox
 
 @given(st.lists(st.tuples(st.binary(max_size=9), st.integers(0, 9))))
 def test_bytes_leave_in_order_and_none_is_lost(steps: list[tuple[bytes, int]]) -> None:
-    """Putting and sending may alternate in any way."""
+    """If frames are put and parts of them sent in any order, all bytes leave in the order of putting."""
     outbox, sent = Outbox(), b""
     for frame, taken in steps:
         outbox.put(frame)
@@ -26,7 +26,7 @@ def test_bytes_leave_in_order_and_none_is_lost(steps: list[tuple[bytes, int]]) -
 
 
 def test_frames_gathered_together_go_out_together() -> None:
-    """Several frames make one head, and so one system call."""
+    """If several frames are put, `head` returns the bytes of all of them at once."""
     outbox = Outbox()
     outbox.put(b"one")
     outbox.put(b"two")
@@ -36,7 +36,7 @@ def test_frames_gathered_together_go_out_together() -> None:
 
 
 def test_what_was_offered_keeps_its_place() -> None:
-    """A TLS stream that could not take the head is offered the same bytes again."""
+    """If frames are put after `head` was called, `head` returns the same bytes again until they are sent."""
     outbox = Outbox()
     outbox.put(b"one")
     offered = bytes(outbox.head())

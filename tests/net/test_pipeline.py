@@ -32,7 +32,7 @@ REFUSED = b"refused"
 
 
 class Clock:
-    """A clock that runs, and that a test can move on."""
+    """The monotonic clock plus `moved_s`, which a test may raise."""
 
     moved_s = 0.0
 
@@ -41,7 +41,7 @@ class Clock:
 
 
 def read(response: Command) -> bytes:
-    """Return the body of a response, or raise an error for one that says so."""
+    """Return the body of a response; raise an error if the body is `REFUSED`."""
     body = bytes(response.body)
     if body == REFUSED:
         raise LocalProtocolError("the server refuses", advice="none")
@@ -66,7 +66,7 @@ class Pulls(Pipeline[str, bytes, bytes]):
         self.enqueue(address, group, bodies, write)
 
     def drain_all(self) -> list[tuple[str, bytes, bytes | RocketMQError]]:
-        """Return everything that is in flight with its result or error."""
+        """Wait for all requests in flight; return each with its group and its result or error."""
         drained: list[tuple[str, bytes, bytes | RocketMQError]] = []
         while self.in_flight:
             drained += self.drain(self.clock() + TIMEOUT_S)
@@ -83,7 +83,7 @@ def pulls() -> Iterator[Pulls]:
 
 
 def answers_only(*numbers: int) -> Script:
-    """Return a script that answers the requests with these numbers, counted from 0."""
+    """Return a script that answers only the requests with these numbers, counted from 0."""
 
     def script(talk: Talk) -> None:
         for number in range(1 + max(numbers)):
@@ -96,7 +96,7 @@ def answers_only(*numbers: int) -> Script:
 
 
 def test_each_request_comes_back_with_its_group_and_its_result(pulls: Pulls, start_peer: StartPeer) -> None:
-    """Responses of two servers are matched to their groups and requests."""
+    """If two servers respond, each result comes back with its own group and request."""
     one, other = start_peer(echo), start_peer(echo)
     pulls.ask(one.address, "first", b"1", b"2")
     pulls.ask(other.address, "second", b"3")
@@ -106,7 +106,7 @@ def test_each_request_comes_back_with_its_group_and_its_result(pulls: Pulls, sta
 
 
 def test_an_error_of_the_reader_takes_the_place_of_a_result(pulls: Pulls, start_peer: StartPeer) -> None:
-    """The error names the address, and other requests are not affected."""
+    """If reading a response raises, the request gets this error with the address; other requests get their results."""
     address = start_peer(echo).address
     pulls.ask(address, "group", REFUSED, b"fine")
     results = {request: result for _, request, result in pulls.drain_all()}
@@ -117,7 +117,7 @@ def test_an_error_of_the_reader_takes_the_place_of_a_result(pulls: Pulls, start_
 
 
 def test_waiting_ends_at_the_given_moment(pulls: Pulls, start_peer: StartPeer) -> None:
-    """No request is given up before it is due."""
+    """If no response arrives, `drain` returns at the given moment, and the request stays in flight."""
     pulls.ask(start_peer(never_answer).address, "group", b"1")
     until_s = pulls.clock() + 0.05
 
@@ -126,7 +126,7 @@ def test_waiting_ends_at_the_given_moment(pulls: Pulls, start_peer: StartPeer) -
 
 
 def test_a_request_without_a_response_is_given_up_when_it_is_due(pulls: Pulls, start_peer: StartPeer) -> None:
-    """Other responses still come over the same connection, and the late request times out alone."""
+    """If one of several requests is not answered, only this one times out, and the connection is kept."""
     peer = start_peer(answers_only(1, 2))
     pulls.ask(peer.address, "group", b"lost", b"answered")
     assert [request for _, request, _ in pulls.drain(pulls.clock() + TIMEOUT_S)] == [b"answered"]
@@ -141,7 +141,7 @@ def test_a_request_without_a_response_is_given_up_when_it_is_due(pulls: Pulls, s
 
 
 def test_a_silent_connection_is_replaced(pulls: Pulls, start_peer: StartPeer) -> None:
-    """All its requests time out when the first is due, and the next request gets a new connection."""
+    """If no byte arrives until the first request is due, all requests time out, and the connection is replaced."""
     peer = start_peer(never_answer)
     pulls.ask(peer.address, "first", b"1")
     pulls.clock.moved_s += TIMEOUT_S / 2
@@ -161,7 +161,7 @@ def test_a_silent_connection_is_replaced(pulls: Pulls, start_peer: StartPeer) ->
 
 
 def test_a_connection_that_ends_fails_its_requests(pulls: Pulls, start_peer: StartPeer) -> None:
-    """No request is submitted to the address before these requests came back."""
+    """If a connection ends, its requests fail, and `connect` opens a new one only after `drain` has returned them."""
     peer = start_peer(end_at_once)
     pulls.ask(peer.address, "group", b"1", b"2")
     while pulls.connect(peer.address):
@@ -176,7 +176,7 @@ def test_a_connection_that_ends_fails_its_requests(pulls: Pulls, start_peer: Sta
 
 
 def test_an_address_out_of_reach_is_tried_once_for_each_send(pulls: Pulls, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each caller gets an error of its own, which names only its own places."""
+    """If connecting fails, later attempts raise a copy of the error until `send`; then the address is tried again."""
     attempts: list[Address] = []
 
     def refuse(address: Address) -> None:
@@ -199,7 +199,7 @@ def test_an_address_out_of_reach_is_tried_once_for_each_send(pulls: Pulls, monke
 
 
 def test_submitted_requests_do_not_wait_for_a_new_connection(pulls: Pulls, start_peer: StartPeer) -> None:
-    """Submitted requests are sent before another connection is opened."""
+    """If requests are submitted, they are sent before the next connection is opened."""
     one = start_peer(echo)
     pulls.ask(one.address, "group", b"1")
 
@@ -211,7 +211,7 @@ def test_submitted_requests_do_not_wait_for_a_new_connection(pulls: Pulls, start
 
 
 def test_closing_returns_the_connections(pulls: Pulls, start_peer: StartPeer) -> None:
-    """The pool keeps a connection without requests in flight for its next user."""
+    """If no request is in flight, `close` gives the connection back, and the pool keeps it."""
     pulls.ask(start_peer(echo).address, "group", b"1")
     pulls.drain_all()
     pulls.close()

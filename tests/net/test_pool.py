@@ -1,4 +1,4 @@
-"""Test that connections are reused while they are good, and only by the process that opened them."""
+"""Test that pools reuse connections as long as they work, and only in the process that opened them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Clock:
 
 @pytest.fixture
 def pool() -> Iterator[ConnectionPool]:
-    """Return a pool that is emptied after the test."""
+    """Return a connection pool; it is closed after the test."""
     pool = ConnectionPool(QUICK)
     yield pool
     pool.close_all()
@@ -57,14 +57,14 @@ def pool() -> Iterator[ConnectionPool]:
 
 @pytest.fixture
 def shared() -> Iterator[SharedPool]:
-    """Return a pool of threaded connections that is emptied after the test."""
+    """Return a pool of threaded connections; it is closed after the test."""
     pool = SharedPool(QUICK)
     yield pool
     pool.close_all()
 
 
 def first_plays(start_peer: StartPeer, script: Script) -> Peer:
-    """Return a peer that plays a script on its first connection, and echoes on the others."""
+    """Return a server that runs a script on its first connection, and answers all requests on later ones."""
     scripts = iter((script,))
     return start_peer(lambda talk: next(scripts, echo)(talk))
 
@@ -73,7 +73,7 @@ def first_plays(start_peer: StartPeer, script: Script) -> Peer:
 
 
 def test_a_connection_is_used_again(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """The second user gets the connection that the first one opened."""
+    """If a connection is given back after a call, the next user gets the same one."""
     peer = start_peer(echo)
     for _ in range(2):
         with pool.connection(peer.address) as connection:
@@ -84,7 +84,7 @@ def test_a_connection_is_used_again(start_peer: StartPeer, pool: ConnectionPool)
 
 
 def test_two_users_at_a_time_have_two_connections(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """A connection is lent to one user only, and to the right address."""
+    """If two users need an address at the same time, each gets a connection of its own."""
     one, other = start_peer(echo), start_peer(echo)
 
     with pool.connection(one.address) as first, pool.connection(one.address) as second:
@@ -95,7 +95,7 @@ def test_two_users_at_a_time_have_two_connections(start_peer: StartPeer, pool: C
 
 
 def test_a_connection_the_server_closed_is_replaced_silently(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """Servers close connections that were idle for 120 s; the next user does not notice."""
+    """If the server has closed an idle connection, the next user gets a new one without an error."""
     ended = threading.Event()
 
     def script(talk: Talk) -> None:
@@ -116,7 +116,7 @@ def test_a_connection_the_server_closed_is_replaced_silently(start_peer: StartPe
 
 
 def test_what_was_idle_for_too_long_is_closed(start_peer: StartPeer) -> None:
-    """The pool closes it before the server does, perhaps during the next request."""
+    """If a connection has been idle for more than `max_idle_s`, it is closed, and the next user gets a new one."""
     peer, clock = start_peer(echo), Clock()
     pool = ConnectionPool(QUICK, clock)
     with pool.connection(peer.address) as first:
@@ -129,7 +129,7 @@ def test_what_was_idle_for_too_long_is_closed(start_peer: StartPeer) -> None:
 
 
 def test_a_connection_that_comes_back_in_use_is_closed(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """Otherwise the next user would get the responses still to come."""
+    """If a connection is given back with a request in flight, the pool closes it."""
     peer = start_peer(never_answer)
     with pool.connection(peer.address) as connection:
         connection.submit(PULL)
@@ -139,7 +139,7 @@ def test_a_connection_that_comes_back_in_use_is_closed(start_peer: StartPeer, po
 
 
 def answer_one_too_late(talk: Talk) -> None:
-    """Answer the second of two requests, and the first one when the client has gone on."""
+    """Answer the second of two requests; after a third one, answer the first and the third."""
     late = talk.read()
     talk.answer(talk.read())
     following = talk.read()
@@ -149,7 +149,7 @@ def answer_one_too_late(talk: Talk) -> None:
 
 
 def test_a_connection_that_talks_is_kept_after_a_time_out(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """The late response is dropped, whichever user has the connection then."""
+    """If a request timed out but others were answered, the connection is reused, and the late response is dropped."""
     peer, clock = start_peer(answer_one_too_late), Clock()
     with pool.connection(peer.address) as first:
         asked = [first.submit(PULL), first.submit(PULL)]
@@ -165,7 +165,7 @@ def test_a_connection_that_talks_is_kept_after_a_time_out(start_peer: StartPeer,
 
 
 def test_a_mute_connection_is_replaced(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """A network that has lost track of a connection reports nothing, so a timeout in silence counts as its end."""
+    """If a request timed out and no bytes arrived, the next user gets a new connection."""
     peer = first_plays(start_peer, never_answer)
     with pool.connection(peer.address) as first, pytest.raises(RequestTimeout):
         first.call(PULL, deadline=Deadline.after(0.05))
@@ -176,7 +176,7 @@ def test_a_mute_connection_is_replaced(start_peer: StartPeer, pool: ConnectionPo
 
 
 def test_a_broken_connection_is_never_lent_again(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """The user who reused it gets the failure, and the next one gets a new connection."""
+    """If a connection breaks during a call, the next user gets a new one."""
     peer = start_peer(end_at_once)
     for attempt in (1, 2):
         with pool.connection(peer.address) as connection, pytest.raises(ConnectionLost):
@@ -185,7 +185,7 @@ def test_a_broken_connection_is_never_lent_again(start_peer: StartPeer, pool: Co
 
 
 def test_closing_all_reaches_lent_connections_when_they_come_back(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """A lent connection stays open until its user gives it back."""
+    """After `close_all`, a lent connection stays usable until it is given back; then it is closed."""
     peer = start_peer(echo)
     with pool.connection(peer.address) as connection:
         pool.close_all()
@@ -195,21 +195,21 @@ def test_closing_all_reaches_lent_connections_when_they_come_back(start_peer: St
 
 
 def test_a_failed_attempt_leaves_nothing_behind(pool: ConnectionPool) -> None:
-    """A server that is down now may be up at the next attempt."""
+    """If connecting fails, the pool raises and keeps no connection."""
     with pytest.raises(ConnectError), pool.connection(NOBODY):
         pytest.fail("there is nothing to lend")
     assert repr(pool) == "<ConnectionPool 0 idle, 0 lent>"
 
 
 def test_a_process_has_one_pool_for_equal_settings() -> None:
-    """Unpickled settings find the pool of the equal ones before them."""
+    """`pool_for` returns the same pool for equal settings, and another one for different settings."""
     assert pool_for(QUICK) is pool_for(replace(QUICK))
     assert pool_for(QUICK) is not pool_for(replace(QUICK, max_idle_s=1.0))
 
 
 @forks
 def test_a_forked_child_opens_its_own_connections(start_peer: StartPeer, pool: ConnectionPool) -> None:
-    """The child neither uses nor disturbs the parent's connection, idle or lent."""
+    """After a fork, the child opens its own connections, and the parent's idle and lent ones still work."""
     peer = start_peer(echo)
 
     with pool.connection(peer.address) as lent, pool.connection(peer.address) as idle:
@@ -230,7 +230,7 @@ def test_a_forked_child_opens_its_own_connections(start_peer: StartPeer, pool: C
 
 
 def test_threads_share_one_connection(start_peer: StartPeer, shared: SharedPool) -> None:
-    """Many threads at once open one connection."""
+    """If eight threads need an address at the same time, one connection is opened for all."""
     peer = start_peer(echo)
     with ThreadPoolExecutor(8) as callers:
         answers = list(callers.map(lambda _: shared.connection(peer.address).call(PULL).code, range(16)))
@@ -241,7 +241,7 @@ def test_threads_share_one_connection(start_peer: StartPeer, shared: SharedPool)
 
 
 def test_a_shared_connection_that_ended_is_replaced(start_peer: StartPeer, shared: SharedPool) -> None:
-    """The reader notices the end, so the next caller gets a new one."""
+    """If the server closes a shared connection, the next caller gets a new one."""
     peer = first_plays(start_peer, lambda talk: None)
     first = shared.connection(peer.address)
     until(lambda: not first.is_open)
@@ -250,7 +250,7 @@ def test_a_shared_connection_that_ended_is_replaced(start_peer: StartPeer, share
 
 
 def test_a_mute_shared_connection_is_replaced(start_peer: StartPeer, shared: SharedPool) -> None:
-    """A request that still waits on the old one fails with the reason."""
+    """If a shared connection is mute, the next caller gets a new one, and requests on the old one fail."""
     peer = first_plays(start_peer, never_answer)
     first = shared.connection(peer.address)
     long_poll = first.submit(PULL)
@@ -264,7 +264,7 @@ def test_a_mute_shared_connection_is_replaced(start_peer: StartPeer, shared: Sha
 
 
 def test_a_mute_shared_connection_stays_until_there_is_another(shared: SharedPool) -> None:
-    """If no other can be opened, the mute one is kept, because it may recover."""
+    """If no new connection can be opened, the mute one stays open, because it may recover."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         address = Address(*listener.getsockname())
         first = shared.connection(address)
@@ -278,7 +278,7 @@ def test_a_mute_shared_connection_stays_until_there_is_another(shared: SharedPoo
 
 
 def test_a_long_poll_does_not_make_its_connection_mute(start_peer: StartPeer, shared: SharedPool) -> None:
-    """Brokers hold pulls for long; when one times out, heartbeats have been answered meanwhile."""
+    """If a long poll times out while heartbeats are answered, the connection is not mute and stays in use."""
 
     def script(talk: Talk) -> None:
         talk.read()
@@ -297,7 +297,7 @@ def test_a_long_poll_does_not_make_its_connection_mute(start_peer: StartPeer, sh
 
 
 def test_all_who_wait_for_a_connection_learn_why_there_is_none(shared: SharedPool) -> None:
-    """A failed attempt raises in all waiting threads, and the next caller tries anew."""
+    """If connecting fails, all threads that wait for the connection get the error."""
     with ThreadPoolExecutor(4) as callers:
         attempts = [callers.submit(shared.connection, NOBODY) for _ in range(8)]
 
@@ -306,7 +306,7 @@ def test_all_who_wait_for_a_connection_learn_why_there_is_none(shared: SharedPoo
 
 
 def test_closing_all_closes_shared_connections(start_peer: StartPeer, shared: SharedPool) -> None:
-    """Requests on a held connection fail, and the pool opens no new one."""
+    """After `close_all`, calls on a shared connection raise, and the pool opens no new one."""
     peer = start_peer(echo)
     first = shared.connection(peer.address)
     shared.close_all()
@@ -319,7 +319,7 @@ def test_closing_all_closes_shared_connections(start_peer: StartPeer, shared: Sh
 
 
 def gated_tls() -> tuple[Script, threading.Event]:
-    """Return a TLS server that waits with the handshake for an event."""
+    """Return a script of a TLS server that begins its handshake when an event is set, and this event."""
     go_on = threading.Event()
 
     def script(talk: Talk) -> None:
@@ -331,7 +331,7 @@ def gated_tls() -> tuple[Script, threading.Event]:
 
 
 def test_no_thread_waits_past_its_deadline_for_anothers_attempt(start_peer: StartPeer) -> None:
-    """The thread that opens a connection may have more time than those that wait for it."""
+    """If one thread is still connecting, another thread that waits for the connection raises at its own deadline."""
     script, go_on = gated_tls()
     peer, pool = start_peer(script), SharedPool(replace(QUICK, tls=TRUSTING))
     with ThreadPoolExecutor(1) as caller:
@@ -346,7 +346,7 @@ def test_no_thread_waits_past_its_deadline_for_anothers_attempt(start_peer: Star
 
 
 def test_closing_all_reaches_a_connection_that_is_being_opened(start_peer: StartPeer) -> None:
-    """It is closed once it is open, and its user gets an error."""
+    """If `close_all` is called while a connection is being opened, this connection is closed as soon as it is open."""
     script, go_on = gated_tls()
     peer, pool = start_peer(script), SharedPool(replace(QUICK, tls=TRUSTING))
     with ThreadPoolExecutor(1) as caller:
@@ -360,7 +360,7 @@ def test_closing_all_reaches_a_connection_that_is_being_opened(start_peer: Start
 
 
 def test_the_handler_serves_all_shared_connections(start_peer: StartPeer) -> None:
-    """The servers' own requests reach the handler that the pool was given."""
+    """If a server sends a request, the pool's handler serves it."""
 
     def script(talk: Talk) -> None:
         request = talk.read()
@@ -376,7 +376,7 @@ def test_the_handler_serves_all_shared_connections(start_peer: StartPeer) -> Non
 
 @forks
 def test_a_forked_child_opens_its_own_shared_connections(start_peer: StartPeer, shared: SharedPool) -> None:
-    """The parent's connection has no reader in the child, so it cannot be used there."""
+    """After a fork, calls on the parent's shared connection raise in the child, and its pool opens a new one."""
     peer = start_peer(echo)
     parents = shared.connection(peer.address)
 
@@ -392,7 +392,7 @@ def test_a_forked_child_opens_its_own_shared_connections(start_peer: StartPeer, 
 
 @forks
 def test_a_forked_child_can_close_what_a_thread_was_using(start_peer: StartPeer, shared: SharedPool) -> None:
-    """Locks that other threads held at the fork stay locked in the child, so they are replaced."""
+    """If other threads held a connection's locks at the fork, the child can still close its copy."""
     parents = shared.connection(start_peer(echo).address)
 
     def check() -> bool:

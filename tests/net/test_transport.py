@@ -41,16 +41,16 @@ def in_time() -> Deadline:
 
 
 def refuse(talk: Talk) -> None:
-    """Close without sending a byte."""
+    """Close the connection without sending a byte."""
 
 
 def greet(talk: Talk) -> None:
-    """Send some bytes, and close."""
+    """Send "hello", and close the connection."""
     talk.sock.sendall(b"hello")
 
 
 def receive(transport: Transport) -> bytes:
-    """Return what arrives next; nothing at the end of the stream."""
+    """Wait for bytes and return them; empty at the end of the stream."""
     space = memoryview(bytearray(100))
     while (count := transport.receive_into(space)) is None:
         assert wait_ready([(transport, transport.needs(write=False))], TIMEOUT_S)
@@ -61,7 +61,7 @@ def receive(transport: Transport) -> bytes:
 
 
 def test_a_refused_connection_says_where_and_what_to_check() -> None:
-    """A port without a server raises at once."""
+    """If no server listens, connecting raises an error with the address and advice."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         address = Address(*listener.getsockname())
 
@@ -70,19 +70,19 @@ def test_a_refused_connection_says_where_and_what_to_check() -> None:
 
 
 def test_an_unknown_host_says_so() -> None:
-    """A name that cannot be resolved raises an error that names it."""
+    """If a host name cannot be resolved, connecting raises an error that names it."""
     with pytest.raises(ConnectError, match=r"unknown host: .* \(address no-such-host.invalid:9876\); check the host"):
         connect(Address("no-such-host.invalid", 9876), in_time())
 
 
 def test_a_name_that_is_no_name_is_an_unknown_host() -> None:
-    """A name that the name service refuses raises the same error as an unknown one."""
+    """If a host name is malformed, connecting raises the same error as for an unknown host."""
     with pytest.raises(ConnectError, match="unknown host"):
         connect(Address("a" * 70 + ".example", 9876), in_time())
 
 
 def test_every_address_of_a_host_is_tried(start_peer: StartPeer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name may mean several addresses, and the first may have no server, as localhost over IPv6."""
+    """If no server listens at the first address of a host, the second one is tried."""
     peer = start_peer(greet)
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         nobody = listener.getsockname()
@@ -95,7 +95,7 @@ def test_every_address_of_a_host_is_tried(start_peer: StartPeer, monkeypatch: py
 
 @pytest.fixture
 def silent_address() -> Iterator[Address]:
-    """Return an address that leaves attempts to connect without an answer, because its queue is full."""
+    """Return an address at which connecting gets no answer, because the queue of waiting connections is full."""
     with ExitStack() as stack:
         listener = stack.enter_context(closing(socket.create_server(("127.0.0.1", 0), backlog=0)))
         for _ in range(3):
@@ -108,7 +108,7 @@ def silent_address() -> Iterator[Address]:
 def test_a_silent_address_leaves_time_for_the_next(
     start_peer: StartPeer, silent_address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No address of a host may use up all the time."""
+    """If the first address of a host does not answer, the second one is tried before the deadline."""
     peer = start_peer(greet)
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", where) for where in (silent_address, peer.address)]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
@@ -120,7 +120,7 @@ def test_a_silent_address_leaves_time_for_the_next(
 
 
 def test_connecting_ends_at_its_deadline(silent_address: Address) -> None:
-    """A host that does not answer costs no more than the timeout."""
+    """If a host does not answer, connecting raises at the deadline."""
     started = time.monotonic()
 
     with pytest.raises(ConnectError, match=r"no connection within 0.1 s .* raise connectTimeoutMillis"):
@@ -130,7 +130,7 @@ def test_connecting_ends_at_its_deadline(silent_address: Address) -> None:
 
 
 def test_looking_a_name_up_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system's resolver has no timeout, so a slow one is abandoned."""
+    """If the system's resolver is slow, connecting raises at the deadline."""
     found, resolve = threading.Event(), socket.getaddrinfo
 
     def resolve_slowly(host: str, port: int, **options: Any) -> Any:
@@ -148,7 +148,7 @@ def test_looking_a_name_up_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_receiving_tells_silence_from_the_end(start_peer: StartPeer) -> None:
-    """None means that no bytes are there yet; 0 means the end of the stream, half-closed or whole."""
+    """`receive_into` returns None if no bytes have arrived, and 0 at the end of the stream."""
     go_on = threading.Event()
 
     def script(talk: Talk) -> None:
@@ -163,7 +163,7 @@ def test_receiving_tells_silence_from_the_end(start_peer: StartPeer) -> None:
 
 
 def test_what_is_there_to_be_received_shows(start_peer: StartPeer) -> None:
-    """The end of the stream counts as unread; a closed stream has nothing unread."""
+    """`has_unread` is True at the end of the stream, and False before bytes arrive and after `close`."""
     go_on = threading.Event()
 
     def script(talk: Talk) -> None:
@@ -179,7 +179,7 @@ def test_what_is_there_to_be_received_shows(start_peer: StartPeer) -> None:
 
 
 def test_sending_never_waits_for_a_peer_that_does_not_read(start_peer: StartPeer) -> None:
-    """When the kernel's buffers are full, no more bytes are taken."""
+    """If the peer reads nothing and the kernel's buffers are full, `send` returns 0 without waiting."""
     done = threading.Event()
     peer = start_peer(never_read(done))
     data = memoryview(bytes(1 << 20))
@@ -192,7 +192,7 @@ def test_sending_never_waits_for_a_peer_that_does_not_read(start_peer: StartPeer
 
 
 def test_small_writes_leave_at_once(start_peer: StartPeer) -> None:
-    """A request does not wait for the response to the one before it."""
+    """A stream has TCP_NODELAY set, so a small request is not held back until earlier bytes are acknowledged."""
     with closing(connect(start_peer(never_answer).address, in_time())) as transport:
         held = socket.socket(fileno=socket.dup(transport.fileno()))
         with closing(held):
@@ -200,7 +200,7 @@ def test_small_writes_leave_at_once(start_peer: StartPeer) -> None:
 
 
 def test_a_broken_stream_is_a_lost_connection(start_peer: StartPeer) -> None:
-    """The system's error becomes one of this library, with its cause chained."""
+    """If the stream is broken, `send` raises ConnectionLost with the system's error as its cause."""
     transport = connect(start_peer(refuse).address, in_time())
     assert receive(transport) == b""
     transport.close()
@@ -211,7 +211,7 @@ def test_a_broken_stream_is_a_lost_connection(start_peer: StartPeer) -> None:
 
 
 def test_a_waker_ends_a_wait_from_another_thread() -> None:
-    """Waking twice is waking once, and waking a closed waker does nothing."""
+    """`wake` ends a wait; two calls need one `clear`, and a call after `close` does nothing."""
     with closing(Waker()) as waker:
         threading.Thread(target=waker.wake).start()
         assert wait_ready([(waker, READ)], TIMEOUT_S)
@@ -223,7 +223,7 @@ def test_a_waker_ends_a_wait_from_another_thread() -> None:
 
 @forks
 def test_a_forked_childs_copies_have_locks_of_their_own(start_peer: StartPeer) -> None:
-    """The parent's locks may have been held at the fork; its stream and waker are not touched."""
+    """If locks were held at the fork, the child can still close its copies, and the parent's still work."""
 
     def check() -> bool:
         for copy in (transport, waker):
@@ -252,7 +252,7 @@ def test_a_forked_childs_copies_have_locks_of_their_own(start_peer: StartPeer) -
     ids=["CA as path", "CA as text", "not verified"],
 )
 def test_tls_carries_bytes_both_ways(start_peer: StartPeer, settings: TlsSettings) -> None:
-    """The CA may be a file or text; without verification any server is accepted."""
+    """With a CA as a file or as text, or without verification, bytes are sent and received over TLS."""
     peer = start_peer(lambda talk: talk.sock.sendall(talk.sock.recv(100)), tls=server_tls())
 
     with closing(connect(peer.address, in_time(), settings)) as transport:
@@ -262,7 +262,7 @@ def test_tls_carries_bytes_both_ways(start_peer: StartPeer, settings: TlsSetting
 
 
 def test_an_unknown_ca_is_refused_naming_the_options(start_peer: StartPeer) -> None:
-    """The text names the option that adds a CA, and the one that trusts any server."""
+    """If the server's CA is unknown, the error names the option to add a CA and the one to trust any server."""
     peer = start_peer(refuse, tls=server_tls())
 
     with pytest.raises(ConnectError, match=r"certificate was refused: .* tlsTrustCertPath .* tlsAuthServer=false"):
@@ -270,13 +270,13 @@ def test_an_unknown_ca_is_refused_naming_the_options(start_peer: StartPeer) -> N
 
 
 def test_the_systems_cas_are_trusted_by_default(start_peer: StartPeer) -> None:
-    """The test's own CA is not among them."""
+    """If no CA is given, the system's CAs are used, so a server with the test's CA is refused."""
     with pytest.raises(ConnectError, match="certificate was refused"):
         connect(start_peer(refuse, tls=server_tls()).address, in_time(), TlsSettings())
 
 
 def test_a_certificate_for_another_host_is_refused(start_peer: StartPeer) -> None:
-    """A trusted CA is not enough: the certificate must name the host."""
+    """If a certificate of a trusted CA does not name the host, connecting raises."""
     peer = start_peer(refuse, tls=server_tls("stranger"))
 
     with pytest.raises(ConnectError, match=r"not valid for '127.0.0.1'"):
@@ -284,19 +284,19 @@ def test_a_certificate_for_another_host_is_refused(start_peer: StartPeer) -> Non
 
 
 def test_a_server_that_speaks_plain_tcp_is_no_tls_server(start_peer: StartPeer) -> None:
-    """The text names the option that turns TLS off."""
+    """If the server does not speak TLS, the error advises useTLS=false."""
     with pytest.raises(ConnectError, match=r"no TLS handshake: .* set useTLS=false"):
         connect(start_peer(greet).address, in_time(), TRUSTING)
 
 
 def test_a_handshake_ends_at_the_deadline(start_peer: StartPeer) -> None:
-    """A server that reads the first message and stays silent delays no caller past the deadline."""
+    """If the server does not answer the handshake, connecting raises at the deadline."""
     with pytest.raises(ConnectError, match=r"no TLS handshake: not done within 0.1 s"):
         connect(start_peer(never_answer).address, Deadline.after(0.1), TRUSTING)
 
 
 def test_a_server_that_asks_for_a_client_certificate_accepts_ours(start_peer: StartPeer) -> None:
-    """The key may be encrypted with a password."""
+    """If a client certificate is given, with a key that is locked by a password, the server accepts the client."""
     peer = start_peer(greet, tls=server_tls(client_ca="ca"))
     settings = replace(WITH_CLIENT_CERT, client_key_password="secret")
 
@@ -305,7 +305,7 @@ def test_a_server_that_asks_for_a_client_certificate_accepts_ours(start_peer: St
 
 
 def test_a_missing_client_certificate_is_named(start_peer: StartPeer) -> None:
-    """TLS 1.3 reports it only after the handshake, when the first bytes are read."""
+    """If the server requires a client certificate and none is given, receiving raises an error with the option."""
     peer = start_peer(never_answer, tls=server_tls(client_ca="ca"))
 
     with closing(connect(peer.address, in_time(), TRUSTING)) as transport:
@@ -315,7 +315,7 @@ def test_a_missing_client_certificate_is_named(start_peer: StartPeer) -> None:
 
 @pytest.mark.parametrize("password", [None, "wrong"])
 def test_a_locked_key_is_not_asked_for_at_the_terminal(password: str | None) -> None:
-    """A wrong password raises an error that names the option."""
+    """If the password of a key is missing or wrong, an error names the option, instead of a prompt at the terminal."""
     settings = replace(WITH_CLIENT_CERT, client_key_password=password)
 
     with pytest.raises(OptionError, match=r"tlsClientCertPath = .*tlsClientKeyPassword"):
@@ -332,6 +332,6 @@ def test_a_locked_key_is_not_asked_for_at_the_terminal(password: str | None) -> 
     ],
 )
 def test_cas_that_cannot_be_read_are_wrong_options(settings: TlsSettings, option: str) -> None:
-    """A wrong path raises before a connection is opened, and is not retried."""
+    """If CAs cannot be read, OptionError names the option before a connection is opened."""
     with pytest.raises(OptionError, match=option):
         connect(Address("127.0.0.1", 1), in_time(), settings)

@@ -1,4 +1,4 @@
-"""Script a queue of one broker process, which loses messages before its minimum offset rises."""
+"""Play a queue at one broker process in memory; the queue can lose messages before its minimum offset rises."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MASTER, REPLICA = BrokerEndpoint(0, Address("127.0.0.1", 1)), BrokerEndpoint(1, 
 ONE_FILTER = Subscription("TagA")
 FOUND, NO_MATCH, OFFSET_MOVED = 0, 20, 21
 _SCANNED = 12
-"""The number of offsets that one pull looks at."""
+"""The most offsets that the broker scans for one pull."""
 
 
 class Told:
@@ -61,11 +61,11 @@ class Told:
 
 @dataclass
 class ScriptedQueue:
-    """The messages of a queue at one broker process."""
+    """The messages of one queue at one broker process, which answers pulls as RocketMQ does."""
 
     count: int
     is_wanted: Callable[[int], bool]
-    """Whether the filter wants the message at an offset."""
+    """Returns whether the filter matches the message at an offset."""
     gone: int = 0
     """The log holds no message before this offset."""
     minimum: int = 0
@@ -73,18 +73,18 @@ class ScriptedQueue:
     removed: Collection[int] = ()
     """Offsets that compaction has removed."""
     shift: int = 0
-    """The distance of the offsets in records from their positions."""
+    """The queue offset in each record minus its true offset."""
     suggests: int = 0
     tells_head: bool = False
-    """Whether an unfiltered pull at offset 0, whose message is gone, is answered with the first message left."""
+    """Whether an unfiltered pull from offset 0, whose message is gone, returns the first message that is left."""
     reset_to: int | None = None
-    """The offset to which an administrator has moved the group; the broker says so once."""
+    """The offset to which an administrator has reset the group; the next response reports it, later ones do not."""
     pull_count: int = 0
     probes: list[int] = field(default_factory=list)
-    """The offsets of the probes among them."""
+    """The offsets of the probes among the pulls."""
 
     def answer(self, start: int, most: int, *, is_filtered: bool) -> Command:
-        """Answer a pull as RocketMQ does: skip messages that are gone or filtered, up to a number of offsets."""
+        """Return the response to a pull of at most `most` messages, after scanning up to `_SCANNED` offsets."""
         self.pull_count += 1
         if self.reset_to is not None:
             reset_to, self.reset_to = self.reset_to, None
@@ -102,7 +102,7 @@ class ScriptedQueue:
         return self._command(FOUND if found else NO_MATCH, at, [self._record(offset) for offset in found])
 
     def tell_minimum(self, request: Command) -> Command:
-        """Answer the request for the minimum offset."""
+        """Return the response to a request for the minimum offset."""
         return answer(offset=self.minimum)
 
     def _command(
@@ -117,7 +117,7 @@ class ScriptedQueue:
 
 
 def record_at(offset: int, physical_offset: int) -> bytes:
-    """Return a record of the queue."""
+    """Return an encoded record with this queue offset and physical offset."""
     plain = Record(
         topic="orders",
         queue_id=0,
@@ -144,7 +144,7 @@ def brokers_of(queues: dict[BrokerEndpoint, ScriptedQueue], links: ScriptedLinks
 
 
 def topic_config(**attributes: str) -> Command:
-    """Return a broker's answer about the topic's configuration."""
+    """Return a broker's response with these attributes of the topic's configuration."""
     return answer(
         body={
             "topicName": "orders",
@@ -154,7 +154,7 @@ def topic_config(**attributes: str) -> Command:
 
 
 class FixedRoutes:
-    """A route table that knows one route."""
+    """A route table with one fixed route."""
 
     def __init__(self, route: Route) -> None:
         self._whole = self._route = route
@@ -174,7 +174,7 @@ class FixedRoutes:
 
 
 class Reading:
-    """A reader of one range, by default of the whole queue, driven pull by pull."""
+    """A reader of one range, by default of the whole queue, whose pulls a test sends and answers one by one."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class Reading:
         self.rows: list[int] = []
         self.blocks: list[Block] = []
         self.claims: list[int] = []
-        """How many messages each block must hold."""
+        """`covered` of each block: the number of messages that it must hold; 0 if they are not counted."""
         self.in_flight: list[tuple[BrokerEndpoint, PullRequest, Command | None]] = []
         self.links = ScriptedLinks()
         self.brokers = brokers_of(queues, self.links)
@@ -212,11 +212,11 @@ class Reading:
         self.reader = QueueReader(asked, self.brokers, self._settings, self.policy)
 
     def learn_of_compaction(self) -> None:
-        """Ask the broker whether the topic is compacted."""
+        """Request from the broker whether the topic is compacted; the reader uses the result."""
         self.brokers.compacted.is_compacted("orders", "broker-a")
 
     def confirm_front(self, start: int, sleep: Callable[[float], object]) -> None:
-        """Confirm the front of a range at the master."""
+        """Probe the range from `start` to the queue's end at the master, as `witness.confirm_front` does."""
         self.links.serve(str(MASTER.address), PULL_MESSAGE=self._answer)
         end = self.queues[MASTER].count
         confirm_front(QueueRange(QUEUE, start, end), self.brokers, self.told, self._settings, sleep)
@@ -234,7 +234,7 @@ class Reading:
             self.in_flight.append((self.reader.choose_endpoint(), request, None))
 
     def serve(self, index: int) -> None:
-        """Make the broker's answer to a pull in flight."""
+        """Make the broker's response to a pull in flight, unless it is made; it is delivered later."""
         place, request, answer = self.in_flight[index]
         if answer is None:
             start, end = request
@@ -245,7 +245,7 @@ class Reading:
             self.in_flight[index] = place, request, made
 
     def deliver(self, index: int) -> None:
-        """Deliver the answer to a pull in flight; make it now if that was not done before."""
+        """Deliver the response to a pull in flight to the reader; make it first if it is not made yet."""
         self.serve(index)
         place, request, answer = self.in_flight.pop(index)
         assert answer is not None
@@ -256,12 +256,12 @@ class Reading:
         self.claims += [block.covered for block in blocks]
 
     def lose(self, index: int) -> None:
-        """End the connection of a pull in flight before its answer arrives."""
+        """Fail a pull in flight: its connection ends before the response arrives."""
         place, request, _ = self.in_flight.pop(index)
         self.reader.handle_failure(request, ConnectionLost("the connection ended"), self.now, place)
 
     def die(self, place: BrokerEndpoint) -> None:
-        """End a process for good; pulls that it has not answered yet fail."""
+        """Remove a broker process from the route for good, and fail the pulls that it has not answered yet."""
         self.routes.without(place)
         for index in reversed(range(len(self.in_flight))):
             if self.in_flight[index][0] == place and self.in_flight[index][2] is None:
@@ -269,12 +269,15 @@ class Reading:
 
     @property
     def routes(self) -> FixedRoutes:
-        """The routes of the brokers."""
+        """The route table of the brokers."""
         routes: FixedRoutes = self.brokers.routes  # type: ignore[assignment]  # as `brokers_of` made it
         return routes
 
     def recount(self, meanwhile: Callable[[Reading], object] = lambda _: None) -> None:
-        """Count again what no process confirmed, as the loop does in the end; `meanwhile` disturbs that reading."""
+        """Recount the unconfirmed ranges, as `read_ranges` does at its end.
+
+        `meanwhile` is called with each repeated reading before it is finished.
+        """
 
         def again(ranges: Sequence[QueueRange], subscription: Subscription) -> Iterator[Block]:
             for each in ranges:
@@ -289,14 +292,14 @@ class Reading:
             recount(unconfirmed, again, self._settings.subscription, self.policy)
 
     def answer_all(self) -> None:
-        """Read until everything is answered, without sending probes."""
+        """Read until the whole range is handed out, without sending probes."""
         while not self.reader.cursor.is_finished:
             for request in self.reader.take_requests(self.reader.admit(2, self.now)):
                 self.in_flight.append((self.reader.choose_endpoint(), request, None))
             self.deliver(0)
 
     def finish(self) -> None:
-        """Read to the end without disturbances."""
+        """Read to the end of the range; every pull and probe is answered."""
         for queue in self.queues.values():
             queue.suggests = 0
         for _ in range(10_000):
@@ -310,6 +313,6 @@ class Reading:
 
 
 def offsets_in(block: Block) -> list[int]:
-    """Return the wanted offsets of a block."""
+    """Return the queue offsets of a block's records that lie within its wanted range."""
     wanted = range(block.wanted.start, block.wanted.end)
     return [record.queue_offset for record in decode_records(block.data) if record.queue_offset in wanted]

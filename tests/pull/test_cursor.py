@@ -1,4 +1,4 @@
-"""Test the cursor: it requests a range in pieces and puts the responses back into order."""
+"""Test the cursor: it requests a range in pieces and hands the responses out in offset order."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ def cursor(start: int, end: int, batch_size: int = 32) -> Cursor:
 
 
 def answer(reader: Cursor, request: PullRequest, next_offset: int | None = None) -> None:
-    """Answer a pull with a message at every offset that it covers."""
+    """Give the cursor a response with a message at each offset from the pull's start to `next_offset` or its end."""
     end = request.end if next_offset is None else next_offset
     reader.accept(request.start, end, memoryview(bytes(end - request.start)), end - request.start)
 
 
 def taken(reader: Cursor) -> list[tuple[int, int]]:
-    """Return the ranges handed out."""
+    """Return the (start, end) of the blocks that the cursor hands out now."""
     return [(block.wanted.start, block.wanted.end) for block in reader.take()]
 
 
 def requests(reader: Cursor, count: int) -> list[PullRequest]:
-    """Return the next requests, all in flight."""
+    """Return the next requests, at most `count`; they are in flight then."""
     return reader.take_requests(count)
 
 
 def test_a_window_asks_ahead_and_stops_at_the_end() -> None:
-    """Requests follow each other without waiting, and the last one covers only what is left."""
+    """Adjoining ranges are requested before any response, and the last request ends at the end of the range."""
     assert requests(cursor(5, 80), 9) == [PullRequest(5, 37), PullRequest(37, 69), PullRequest(69, 80)]
 
 
 def test_answers_are_handed_out_in_offset_order() -> None:
-    """A later response waits for the earlier one."""
+    """If the second response arrives first, it is handed out after the first one."""
     reader = cursor(0, 64)
     first, second = requests(reader, 2)
     answer(reader, second)
@@ -53,7 +53,7 @@ def test_answers_are_handed_out_in_offset_order() -> None:
 
 
 def test_offsets_that_a_short_answer_left_come_first() -> None:
-    """After 8 messages for 32 offsets, the rest is requested in pieces of 8, before any new offsets."""
+    """If a response covers 8 of 32 offsets, the other 24 are requested in pieces of 8, before any new offsets."""
     reader = cursor(0, 1000)
     (first,) = requests(reader, 1)
     answer(reader, first, next_offset=8)
@@ -61,7 +61,7 @@ def test_offsets_that_a_short_answer_left_come_first() -> None:
 
 
 def test_the_stride_grows_back_after_full_answers() -> None:
-    """When responses cover the whole stride, the stride doubles, up to the batch size."""
+    """If responses cover the whole stride, it grows up to the batch size."""
     reader = cursor(0, 10_000)
     answer(reader, requests(reader, 1)[0], next_offset=8)
     while reader.stride < 32:
@@ -70,7 +70,7 @@ def test_the_stride_grows_back_after_full_answers() -> None:
 
 
 def test_a_broker_that_gives_little_is_seldom_asked_for_more() -> None:
-    """Each vain request for more leaves offsets uncovered, so few of a thousand responses with 8 messages are short."""
+    """If a broker returns 8 messages at most, fewer than 80 of a thousand requests ask for more."""
     reader, short = cursor(0, 8000), 0
     while asked := requests(reader, 1):
         (request,) = asked
@@ -82,7 +82,7 @@ def test_a_broker_that_gives_little_is_seldom_asked_for_more() -> None:
 
 
 def test_an_answer_that_skipped_far_moves_the_frontier() -> None:
-    """Offsets that a filter has looked at are not requested again."""
+    """If a response covers more offsets than requested, these are not requested again."""
     reader = cursor(0, 5000)
     (only,) = requests(reader, 1)
     reader.accept(only.start, 800, memoryview(b""), 0)
@@ -91,7 +91,7 @@ def test_an_answer_that_skipped_far_moves_the_frontier() -> None:
 
 
 def test_a_failed_pull_is_asked_again() -> None:
-    """The offsets of a failed pull are requested again, before any others."""
+    """If a pull fails, its offsets are requested again before any others."""
     reader = cursor(0, 64)
     first, second = requests(reader, 2)
     answer(reader, second)
@@ -102,7 +102,7 @@ def test_a_failed_pull_is_asked_again() -> None:
 
 @given(st.integers(1, 100), st.integers(1, 3000), st.integers())
 def test_limits_never_stop_a_range(limit: int, stride: int, seed: int) -> None:
-    """While no pull is in flight, one pull is allowed, however many messages wait or may still come."""
+    """If no pull is in flight and the range is not finished, one pull is allowed, whatever the limits are."""
     reader, limits, chance = cursor(0, 4_000), FlowLimits(message_count=limit), random.Random(seed)
     (first,) = requests(reader, 1)
     reader.accept(first.start, stride, memoryview(b""), 0)
@@ -118,7 +118,7 @@ def test_limits_never_stop_a_range(limit: int, stride: int, seed: int) -> None:
 
 
 def test_messages_that_are_gone_are_passed_over() -> None:
-    """After a skip to the new minimum only later offsets are requested."""
+    """After a skip to a new minimum offset, only offsets from there on are requested."""
     reader = cursor(0, 100)
     first, second = requests(reader, 2)
     for request in (first, second):
@@ -128,7 +128,7 @@ def test_messages_that_are_gone_are_passed_over() -> None:
 
 
 def test_what_came_before_the_rest_was_gone_is_handed_out_first() -> None:
-    """Responses that waited for gone messages come in their order; later responses before the new start are dropped."""
+    """After a skip, responses received before it are handed out first; later ones only from the new start on."""
     reader = cursor(0, 192)
     lost, early, late, across, last, _ = requests(reader, 6)
     answer(reader, early)
@@ -140,7 +140,7 @@ def test_what_came_before_the_rest_was_gone_is_handed_out_first() -> None:
 
 
 def test_a_queue_that_ends_early_is_finished_early() -> None:
-    """Offsets beyond the queue's end are given up."""
+    """If the queue ends before the range, offsets behind its end are not requested, and the range is finished."""
     reader = cursor(0, 100)
     first, second = requests(reader, 2)
     answer(reader, first)
@@ -153,7 +153,7 @@ def test_a_queue_that_ends_early_is_finished_early() -> None:
 def test_any_order_of_any_answers_tiles_the_range(
     start: int, length: int, batch_size: int, window: int, seed: int
 ) -> None:
-    """Each offset is handed out exactly once and in order, after short, full, far-reaching and failed responses."""
+    """After any sequence of responses and failures, each offset has been handed out exactly once and in order."""
     reader, seen, chance = cursor(start, start + length, batch_size), start, random.Random(seed)
     in_flight: list[PullRequest] = []
     while not reader.is_finished:
@@ -170,7 +170,7 @@ def test_any_order_of_any_answers_tiles_the_range(
 
 
 def test_pulls_go_together_as_far_as_all_of_them_are_allowed() -> None:
-    """One pull goes where a group may exceed a limit, none where one may; the lowest missing offset always goes."""
+    """If four pulls may exceed a limit, one is allowed; if one may, none; the lowest missing offset always is."""
     reader, limits = cursor(0, 10_000), FlowLimits(message_count=160)
     allowed = []
     for _ in range(4):
@@ -184,7 +184,7 @@ def test_pulls_go_together_as_far_as_all_of_them_are_allowed() -> None:
 
 
 def test_a_block_tells_where_its_pull_began_and_what_it_covered() -> None:
-    """A counted block keeps both although it is empty or partly wanted; an uncounted empty response makes no block."""
+    """A counted response makes a block even if it is empty; an empty response that is not counted makes none."""
     reader = cursor(0, 96)
     for request in requests(reader, 3):
         reader.accept(request.start, request.end, memoryview(b""), 0, is_counted=request.start != 32)
@@ -192,7 +192,7 @@ def test_a_block_tells_where_its_pull_began_and_what_it_covered() -> None:
 
 
 def test_only_the_first_block_of_a_range_has_an_open_front() -> None:
-    """The blocks behind the first one have a closed front."""
+    """If a range has an open front, only the wanted range of its first block has one."""
     reader = Cursor(QueueRange(QUEUE, 7, 90, is_front_open=True), 32)
     for request in requests(reader, 2):
         answer(reader, request)

@@ -1,4 +1,4 @@
-"""Test the process queue by recorded sequences of the Java class, and by properties of every sequence."""
+"""Test the process queue against sequences recorded from the Java class, and with random sequences of operations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Clock:
 
 
 class Player:
-    """A player of recorded operations, which answers in their words."""
+    """Carries out recorded operations on a process queue, and gives the results in the format of the records."""
 
     def __init__(self, *, orderly: bool = False) -> None:
         self.clock = Clock()
@@ -98,7 +98,7 @@ class Player:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
 def test_recorded_sequence(case: dict[str, Any]) -> None:
-    """After each step the return value and the whole state are those of the Java class."""
+    """After each recorded operation, the return value and the whole state equal those of the Java class."""
     player = Player(orderly=any(step["op"] == "clean orderly" for step in case["steps"]))
     queue = player.queue
 
@@ -111,12 +111,12 @@ def test_recorded_sequence(case: dict[str, Any]) -> None:
 
 
 def test_all_sequences_are_played() -> None:
-    """All seventeen recorded sequences are there."""
+    """The file of recorded sequences holds all seventeen."""
     assert [case["id"] for case in CASES] == [f"PQ-{number:02}" for number in range(1, 18)]
 
 
 def filled(offsets: range | list[int], **others: Any) -> ProcessQueue[Entry[str]]:
-    """Return a queue that holds a message of ten bytes at each offset."""
+    """Return a process queue that holds a message of ten bytes at each of these offsets."""
     queue: ProcessQueue[Entry[str]] = ProcessQueue(**others)
     queue.put([message_entry(offset, 10, f"m{offset}") for offset in offsets])
     return queue
@@ -124,7 +124,7 @@ def filled(offsets: range | list[int], **others: Any) -> ProcessQueue[Entry[str]
 
 @given(st.sets(st.integers(0, 50), min_size=1), st.randoms(use_true_random=False))
 def test_the_commit_never_passes_what_is_not_done(offsets: set[int], random: Any) -> None:
-    """The offset to commit is the smallest one not done, in any order of consumption; at the end one past the last."""
+    """In any order of consumption, the offset to commit is the smallest one not consumed; at the end, the next one."""
     queue = filled(sorted(offsets))
     order = sorted(offsets, key=lambda _: random.random())
 
@@ -136,7 +136,7 @@ def test_the_commit_never_passes_what_is_not_done(offsets: set[int], random: Any
 
 @given(st.lists(st.sampled_from(["take 1", "take 3", "commit", "rollback", "again"]), max_size=20))
 def test_orderly_consumption_hands_out_in_order_and_loses_nothing(operations: list[str]) -> None:
-    """Entries wait or are taken until they are committed, and commits ascend without a gap."""
+    """After any orderly operations, each entry is cached, taken or committed, and commits ascend without a gap."""
     queue = filled(range(10))
     committed = 0
     for operation in operations:
@@ -155,7 +155,7 @@ def test_orderly_consumption_hands_out_in_order_and_loses_nothing(operations: li
 
 
 def test_answers_count_as_their_messages() -> None:
-    """A whole response is one entry; counts, span and commits are those of its messages."""
+    """If an entry is a whole response, counts, span and commits are those of its messages."""
     queue: ProcessQueue[Entry[bytes]] = ProcessQueue()
     queue.put([Entry(132, 163, 32, 3200, b"second"), Entry(100, 131, 30, 3000, b"first")])
 
@@ -165,7 +165,7 @@ def test_answers_count_as_their_messages() -> None:
 
 
 def test_an_answer_without_messages_keeps_its_place() -> None:
-    """Offsets that a filter skipped count as no messages, and are handed out in their turn."""
+    """If an entry holds no messages, it keeps its place in offset order and adds nothing to the counts."""
     queue: ProcessQueue[Entry[bytes]] = ProcessQueue()
     queue.put([Entry(0, 31, 0, 0, b""), Entry(32, 63, 5, 50, b"five")])
 
@@ -176,7 +176,7 @@ def test_an_answer_without_messages_keeps_its_place() -> None:
 
 
 def test_broker_lag_is_kept_while_it_is_known() -> None:
-    """Only puts that know the broker's end, and are behind it, change the distance."""
+    """The backlog changes only when a `put` gives a broker's maximum offset that is above the last entry."""
     queue: ProcessQueue[Entry[str]] = ProcessQueue()
 
     for offset, broker_max_offset in [(4, 100), (5, None), (6, 6)]:
@@ -186,7 +186,7 @@ def test_broker_lag_is_kept_while_it_is_known() -> None:
 
 
 def test_locks_and_pulls_expire() -> None:
-    """A lock expires after 30 s and a pull after 120 s, both strictly; arguments change that."""
+    """A lock expires after more than 30 s and a pull after more than 120 s, unless an argument gives another time."""
     clock = Clock()
     queue: ProcessQueue[Entry[str]] = ProcessQueue(clock=clock)
 
@@ -200,7 +200,7 @@ def test_locks_and_pulls_expire() -> None:
 
 
 def test_removing_tells_that_somebody_consumes() -> None:
-    """Every removal, even of no entry, sets the time of the last consumption."""
+    """Every call of `remove`, even without offsets, sets the time of the last consumption."""
     clock = Clock()
     queue: ProcessQueue[Entry[str]] = ProcessQueue(clock=clock)
     clock.now_s += 7
@@ -211,7 +211,7 @@ def test_removing_tells_that_somebody_consumes() -> None:
 
 
 def test_clearing_keeps_the_flags() -> None:
-    """Entries and counts are dropped, the state of the queue stays."""
+    """After `clear`, no entries are left and the counts are 0, but the flags are the same."""
     queue = filled(range(3))
     queue.dropped = queue.locked = True
     queue.take(1)
@@ -222,7 +222,7 @@ def test_clearing_keeps_the_flags() -> None:
 
 
 def test_cleaning_stops_at_sixteen() -> None:
-    """One round of cleaning sends back at most sixteen entries."""
+    """If twenty entries have expired, one call of `clean_expired` sends back sixteen."""
     clock = Clock()
     queue = filled(range(20), clock=clock)
     for offset in range(20):
@@ -235,7 +235,7 @@ def test_cleaning_stops_at_sixteen() -> None:
 
 
 def test_cleaning_keeps_what_cannot_be_sent_back(caplog: pytest.LogCaptureFixture) -> None:
-    """An expired entry stays if the broker refuses it, and the log names the reason."""
+    """If sending an expired entry back fails, the entry stays, and the log names the reason."""
     clock = Clock()
     queue = filled(range(2), clock=clock)
     for offset in range(2):
@@ -250,7 +250,7 @@ def test_cleaning_keeps_what_cannot_be_sent_back(caplog: pytest.LogCaptureFixtur
 
 
 def test_cleaning_leaves_what_was_done_meanwhile() -> None:
-    """An entry that is done while it is sent back is not removed twice."""
+    """If an entry is removed while it is sent back, it is not removed twice."""
     clock = Clock()
     queue = filled(range(2), clock=clock)
     queue.begin_consuming(0, clock.now_s)
@@ -262,7 +262,7 @@ def test_cleaning_leaves_what_was_done_meanwhile() -> None:
 
 
 def test_an_entry_put_again_is_not_expired() -> None:
-    """A message that was pulled again has not been given to user code."""
+    """If an entry is put again, it does not expire, because the listener has not got it yet."""
     clock = Clock()
     queue = filled([5], clock=clock)
     queue.begin_consuming(5, clock.now_s)
@@ -289,12 +289,12 @@ def test_an_entry_put_again_is_not_expired() -> None:
 def test_limits_are_strict_and_tested_in_order(
     message_count: int, body_bytes: int, span: int, hold: Hold | None
 ) -> None:
-    """A queue at its limit is pulled; sizes count in whole MiB; messages come before bytes, bytes before span."""
+    """A limit is exceeded only above its value, in whole MiB; messages are tested first, then bytes, then the span."""
     assert find_exceeded(message_count, body_bytes, span, FlowLimits()) is hold
 
 
 def test_pulls_under_way_count_as_what_they_may_bring() -> None:
-    """With pulls in flight a queue is held so early that it overshoots by one pull at most."""
+    """Pulls in flight count with the most that they may bring, so a limit is exceeded by one pull at most."""
     limits = FlowLimits(message_count=100, body_mib=1)
 
     assert find_exceeded(36, 0, 0, limits, expect(2, 32)) is None
@@ -306,7 +306,7 @@ def test_pulls_under_way_count_as_what_they_may_bring() -> None:
 
 @given(st.integers(1, 200), st.integers(1, 32), st.integers(1, 40))
 def test_a_queue_overshoots_by_one_pull_at_most(limit: int, per_pull: int, window: int) -> None:
-    """At any depth of the window, the buffer exceeds the limit by less than one more pull."""
+    """For any number of allowed pulls in flight, their messages exceed the limit by one pull at most."""
     limits = FlowLimits(message_count=limit)
     in_flight = 0
     while in_flight < window and find_exceeded(0, 0, 0, limits, expect(in_flight, per_pull)) is None:
@@ -317,7 +317,7 @@ def test_a_queue_overshoots_by_one_pull_at_most(limit: int, per_pull: int, windo
 
 
 def test_only_unordered_queues_check_the_span() -> None:
-    """Sparse offsets hold a concurrent queue; an orderly one is pulled on."""
+    """If offsets span more than the limit, a concurrent queue must wait, but an orderly one may be pulled."""
     offsets = [0, 2001]
 
     assert filled(offsets).held_by(FlowLimits()) is Hold.SPAN
@@ -326,7 +326,7 @@ def test_only_unordered_queues_check_the_span() -> None:
 
 
 def test_limits_of_a_topic_are_divided() -> None:
-    """Limits per topic replace those per queue, by integer division, with one at least."""
+    """If a topic has a limit, each queue gets its integer share of it, but at least 1, instead of its own limit."""
     limits = FlowLimits(message_count=7, body_mib=8)
 
     assert limits.divided(1000, None, 9) == FlowLimits(111, 8)
@@ -335,7 +335,7 @@ def test_limits_of_a_topic_are_divided() -> None:
 
 
 def test_an_entry_may_shrink_to_what_is_left() -> None:
-    """Counts and the first undone offset follow, and the rest has not been with user code for long."""
+    """If an entry is replaced by its last part, counts and first offset change, and this part has not expired."""
     clock = Clock()
     queue: ProcessQueue[Entry[str]] = ProcessQueue(clock=clock)
     whole, rest = Entry(0, 9, 10, 1000, "whole"), Entry(6, 9, 4, 400, "rest")
@@ -350,7 +350,7 @@ def test_an_entry_may_shrink_to_what_is_left() -> None:
 
 
 def test_an_entry_that_is_gone_does_not_come_back() -> None:
-    """An entry that was removed meanwhile stays removed."""
+    """If an entry has been removed before it shrinks, it is not added again."""
     queue = filled([0, 1])
     gone = message_entry(0, 10, "0")
     queue.remove([0])
@@ -361,7 +361,7 @@ def test_an_entry_that_is_gone_does_not_come_back() -> None:
 
 
 def test_an_entry_that_shrinks_never_seems_to_be_gone() -> None:
-    """Pulling reads the count without the lock; at 0 it would commit messages that are not done."""
+    """If an entry shrinks, the message count is never 0 meanwhile, because pulling reads it without the lock."""
     counts: list[int] = []
 
     class Watched(ProcessQueue[Entry[str]]):

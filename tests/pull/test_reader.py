@@ -1,4 +1,4 @@
-"""Test what outcomes mean for a range: messages, lawful gaps, and messages that retention deletes."""
+"""Test how the reader of a range handles outcomes: messages, gaps, losses, resets and responses without progress."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def found(offset: int, minimum: int) -> Command:
 
 
 def pull(reading: QueueReader, answer: Command, now: float, place: BrokerEndpoint = MASTER) -> bool:
-    """Send one pull and accept its response; return whether the range advanced."""
+    """Take one pull from the reader and give it this response; return whether the range advanced."""
     (asked,) = reading.take_requests(1)
     return reading.accept(asked, place, read_outcome(answer), now)
 
@@ -84,7 +84,7 @@ def pull(reading: QueueReader, answer: Command, now: float, place: BrokerEndpoin
     [(Subscription("a"), MASTER), (Subscription("x > 1", "SQL92"), MASTER), (Subscription(), REPLICA)],
 )
 def test_filters_and_replicas_may_leave_gaps(subscription: Subscription, place: BrokerEndpoint) -> None:
-    """A filter skips messages, and the bounds of a replica prove no loss."""
+    """If a filtered pull or a replica's response begins at a later offset, the range advances without a report."""
     assert pull(reader(Told(), subscription), found(120, minimum=0), now=10.0, place=place)
 
 
@@ -92,13 +92,13 @@ def test_filters_and_replicas_may_leave_gaps(subscription: Subscription, place: 
 
 
 def nothing(next_offset: int, maximum: int, code: int = 0, remark: str = "") -> Command:
-    """Return a response that does not lead on."""
+    """Return a response without messages, with these offsets in its header."""
     bounds = {"nextBeginOffset": str(next_offset), "minOffset": "0", "maxOffset": str(maximum)}
     return Command(code, fields=bounds, remark=remark, flag=RESPONSE_FLAG)
 
 
 def pull_until_over(reading: QueueReader, answer: Command) -> tuple[int, float]:
-    """Pull by a clock of its own until the reader raises; return the number of pulls and the seconds passed."""
+    """Pull again after each pause until the reader raises; return the number of pulls and the sum of the pauses."""
     now, count = 0.0, 0
     while True:
         now = max(now, reading.resume_at)
@@ -112,7 +112,7 @@ def pull_until_over(reading: QueueReader, answer: Command) -> tuple[int, float]:
 
 @pytest.mark.parametrize("answer", [nothing(98, 200), nothing(98, 300, 20), nothing(98, 200, 19), nothing(98, 250, 21)])
 def test_an_answer_that_does_not_lead_on_is_no_loss(answer: Command, caplog: pytest.LogCaptureFixture) -> None:
-    """If the queue reaches the planned end, it is pulled again after growing pauses; then an error names the reason."""
+    """If responses bring no progress before the queue's end, pauses grow up to the timeout, and no loss is reported."""
     told = Told()
 
     count, passed_s = pull_until_over(reader(told), answer)
@@ -123,7 +123,7 @@ def test_an_answer_that_does_not_lead_on_is_no_loss(answer: Command, caplog: pyt
 
 
 def test_a_queue_that_ends_before_the_planned_end_is_a_loss_told_once() -> None:
-    """Offsets before the queue's end are requested again, with pauses while nothing comes."""
+    """If the maximum offset is below the range's end, it is reported once; offsets before it are pulled with pauses."""
     told = Told()
     reading = reader(told)
 
@@ -134,7 +134,7 @@ def test_a_queue_that_ends_before_the_planned_end_is_a_loss_told_once() -> None:
 
 
 def test_a_reset_that_is_repeated_is_told_once() -> None:
-    """A broker that repeats the reset with each response does not fill the log."""
+    """If a broker repeats a reset with each response, the policy gets one report."""
     told = Told()
 
     count, _ = pull_until_over(reader(told), nothing(7, 200, 21, "OFFSET_RESET"))
@@ -143,7 +143,7 @@ def test_a_reset_that_is_repeated_is_told_once() -> None:
 
 
 def test_time_spent_elsewhere_without_a_route_is_not_time_waited() -> None:
-    """The reader waits for a missing route until its pauses add up to the limit, however much time passes."""
+    """Without a route, the reader raises when its pauses add up to the timeout, even if far more time passes."""
     reading, now, count = reader(Told()), 0.0, 0
 
     with pytest.raises(TopicNotFound, match="offset 98"):
@@ -156,7 +156,7 @@ def test_time_spent_elsewhere_without_a_route_is_not_time_waited() -> None:
 
 
 def test_time_spent_elsewhere_is_not_time_waited() -> None:
-    """Only pauses count, although Spark may stop the task for hours between two responses."""
+    """If Spark stops the task for hours between two responses without progress, the reader does not raise."""
     reading = reader(Told())
 
     for now in (0.0, 3600.0, 7200.0):

@@ -1,4 +1,4 @@
-"""Test how short responses are read again and judged."""
+"""Test that a response with too few messages, or with impossible offsets, is read again, and losses are reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .scripted_queue import Told, record_at
 def test_records_of_light_topics_do_not_tell_which_messages_are_missing(
     topic: str, losses: list[tuple[int, int]], row_count: int
 ) -> None:
-    """Their offsets are those of another queue, even where they would fit into this one."""
+    """If a short response holds records of a light topic, it brings no rows, and its whole range is reported lost."""
     links, told, queue = ScriptedLinks(), Told(), MessageQueue(topic, "a", 0)
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={1: "replica:1"}))
     recheck = Recheck(cluster_of(links).brokers, cast(Any, None), told, PullSettings())
@@ -40,7 +40,7 @@ def test_records_of_light_topics_do_not_tell_which_messages_are_missing(
 def test_filtered_messages_that_the_master_does_not_have_are_told(
     wanted: range, losses: list[tuple[int, int]], positions: list[int]
 ) -> None:
-    """Only records beyond the wanted part of a response may have no position."""
+    """If a filtered record within the wanted offsets is not found again, the range is reported as lost."""
     told, queue = Told(), MessageQueue("orders", "a", 0)
     asked = QueueRange(queue, wanted.start, wanted.stop)
 

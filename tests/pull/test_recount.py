@@ -1,4 +1,4 @@
-"""Test how handed-out messages are counted, in bounded memory, and counted again at another process."""
+"""Test that messages handed out are counted in bounded memory, and compared with another broker process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .scripted_queue import ONE_FILTER, Told, record_at
 
 
 def test_counts_of_light_topics_prove_nothing() -> None:
-    """Records of light topics hold offsets of another queue, so the missing first message does not change the count."""
+    """If the recount of a light topic finds an equal number, a loss is reported, because the offsets prove nothing."""
     told, wanted = Told(), QueueRange(MessageQueue("%LMQ%orders", "a", 0), 10, 13)
 
     def read(ranges: Sequence[QueueRange], subscription: Subscription) -> Iterator[Block]:
@@ -27,7 +27,7 @@ def test_counts_of_light_topics_prove_nothing() -> None:
 
 
 def test_answers_in_any_order_make_few_parts() -> None:
-    """Stretches that touch are joined and counted together."""
+    """If intervals that touch are added in any order, they are joined and their counts are added."""
     answers = [Part(start, start + 10, start % 7) for start in range(0, 900, 10) if start != 300]
     Random(1).shuffle(answers)
     tally = Tally()
@@ -39,7 +39,7 @@ def test_answers_in_any_order_make_few_parts() -> None:
 
 
 def test_counts_are_given_up_before_they_grow_without_end() -> None:
-    """Only the bounds of too many stretches are kept, also in a tally that joins them."""
+    """If too many intervals do not touch, their counts are dropped, also in a tally that joins them."""
     scattered, other = Tally(), Tally()
     for start in range(0, 30 * MOST_PARTS, 10):
         scattered.add(start, start + 5, 1)
@@ -52,7 +52,7 @@ def test_counts_are_given_up_before_they_grow_without_end() -> None:
 
 
 def test_messages_are_counted_within_bounds() -> None:
-    """Records beyond the wanted offsets do not count."""
+    """Only records with an offset within the given bounds are counted."""
     body = b"".join(record_at(offset, offset) for offset in (5, 6, 9, 12))
 
     assert [

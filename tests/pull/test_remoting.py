@@ -1,4 +1,4 @@
-"""Test the remoting port: the frames of pulls, and the outcomes that responses mean."""
+"""Test the remoting port: the frames of pulls, and the outcomes read from responses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _bounds = st.integers(-1, 2**63 - 1)
 
 
 def answer(numbers: tuple[int, int, int, int], code: int = 0, remark: str = "FOUND") -> Command:
-    """Return a broker's response with next, minimum and maximum offset, and the suggested broker."""
+    """Return a response to a pull; `numbers` are next, minimum and maximum offset, and the suggested broker's id."""
     following, minimum, maximum, broker_id = map(str, numbers)
     fields = {
         "suggestWhichBrokerId": broker_id,
@@ -41,7 +41,7 @@ def answer(numbers: tuple[int, int, int, int], code: int = 0, remark: str = "FOU
 
 @given(st.tuples(_offsets, _bounds, _bounds, st.integers(0, 9)), st.sampled_from([0, 0, 19, 20, 21]))
 def test_an_answer_comes_to_the_same_however_it_was_read(numbers: tuple[int, int, int, int], code: int) -> None:
-    """The short parser, the JSON parser and an unwritten command give the same outcome."""
+    """A decoded response and a command that was never encoded give the same outcome, for every status."""
     said = answer(numbers, code)
     received = decode_command(memoryview(encode_command(said)))
 
@@ -51,7 +51,7 @@ def test_an_answer_comes_to_the_same_however_it_was_read(numbers: tuple[int, int
 
 
 def test_a_reset_shows_in_the_remark_of_a_move_alone() -> None:
-    """The same remark in any other response means no reset."""
+    """The remark OFFSET_RESET means a reset only if the status is OFFSET_MOVED."""
     moved, found = (read_outcome(answer((5, 0, 9, 0), code, "OFFSET_RESET")) for code in (21, 0))
 
     assert (moved.was_reset, found.was_reset) == (True, False)
@@ -59,7 +59,7 @@ def test_a_reset_shows_in_the_remark_of_a_move_alone() -> None:
 
 @pytest.mark.parametrize("fields", [None, {"nextBeginOffset": "x", "minOffset": "0", "maxOffset": "0"}])
 def test_an_answer_without_offsets_is_malformed(fields: dict[str, str] | None) -> None:
-    """A response that does not name the next offset is refused."""
+    """If a response has no valid next offset, MalformedFrame is raised."""
     with pytest.raises(MalformedFrame, match="without usable offsets"):
         read_outcome(Command(0, fields=fields))
 
@@ -67,7 +67,7 @@ def test_an_answer_without_offsets_is_malformed(fields: dict[str, str] | None) -
 @pytest.mark.parametrize("code", [0, 19, 20, 21])
 @pytest.mark.parametrize(("name", "smallest"), [("nextBeginOffset", 0), ("minOffset", -1), ("maxOffset", -1)])
 def test_numbers_that_are_no_offsets_are_malformed(code: int, name: str, smallest: int) -> None:
-    """The error names the field, however the response is written."""
+    """If an offset is out of range, MalformedFrame is raised and names the field, for every status."""
     for number in (smallest - 1, 2**63, 10**30):
         said = answer((5, 0, 9, 0), code)
         assert said.fields is not None
@@ -80,7 +80,7 @@ def test_numbers_that_are_no_offsets_are_malformed(code: int, name: str, smalles
 
 
 class _Recorder:
-    """A pool and its only connection, which keeps the frames that are submitted."""
+    """A connection pool and its only connection in one object, which keeps the submitted frames."""
 
     is_open = True
 
@@ -92,14 +92,14 @@ class _Recorder:
         return self
 
     def submit_as(self, code: int, count: int, write: Writer) -> Sequence[int]:
-        """Keep the frames; the first opaque is 7."""
+        """Keep the frames and return their opaques, which begin at 7."""
         opaques = range(7, 7 + count)
         self.frames += write(opaques)
         return opaques
 
 
 def asked(settings: ClusterSettings) -> list[Command]:
-    """Return the first two pulls of the range `[98, 200)`, as a broker would read them."""
+    """Return the decoded frames of the first two pulls of the range `[98, 200)`."""
     recorder = _Recorder()
     port: RemotingPort[None] = RemotingPort(settings, cast(Any, recorder), PullSettings())
     requests = [PullRequest(98, 130), PullRequest(130, 162)]
@@ -110,7 +110,7 @@ def asked(settings: ClusterSettings) -> list[Command]:
 
 
 def test_pulls_differ_in_what_they_ask_for_alone() -> None:
-    """A prepared pull has the same fields as one encoded anew for a binary header, and carries its own opaque."""
+    """Pulls with a JSON or a binary header have the same fields, and differ only in their offset and opaque."""
     json, binary = (asked(ClusterSettings((NOWHERE,), net=NetSettings(header_type=kind))) for kind in HeaderType)
 
     assert [said.fields for said in json] == [said.fields for said in binary]
@@ -121,7 +121,7 @@ def test_pulls_differ_in_what_they_ask_for_alone() -> None:
 
 
 def test_each_pull_is_signed_for_itself() -> None:
-    """The signature covers the offset, so two pulls have different ones."""
+    """If there are credentials, two pulls have different signatures, because a signature covers the offset."""
     plain = asked(ClusterSettings((NOWHERE,)))
     signed = asked(ClusterSettings((NOWHERE,), credentials=Credentials("me", "secret")))
 

@@ -1,4 +1,4 @@
-"""Test that responses which cannot be counted are confirmed or reported, whatever retention takes meanwhile."""
+"""Test that responses which cannot be counted are confirmed, or reported as lost if retention deletes messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ END, SEEDS = 120, 1_000
 
 
 def every_third(offset: int) -> bool:
-    """Return whether the filter wants a message."""
+    """Return whether the filter matches the message at an offset: every third one."""
     return offset % 3 == 0
 
 
@@ -44,12 +44,12 @@ WANTED = [offset for offset in range(END) if every_third(offset)]
 
 
 def scripted(gone: int = 0, minimum: int = 0, shift: int = 0) -> ScriptedQueue:
-    """Return a queue of which a filter wants every third message."""
+    """Return a queue in which the filter matches every third message."""
     return ScriptedQueue(END, every_third, gone, minimum, shift=shift)
 
 
 def disturb(reading: Reading, random: Random) -> None:
-    """Do one thing that can happen: send, answer or receive a pull, or let retention go on."""
+    """Do one random step: send, answer, deliver or fail a pull; sometimes let retention delete messages, too."""
     queue = random.choice(list(reading.queues.values()))
     index = random.randrange(len(reading.in_flight)) if reading.in_flight else None
     actions: list[Callable[[], object]] = [reading.send]
@@ -66,7 +66,7 @@ def disturb(reading: Reading, random: Random) -> None:
 
 
 def disturbed(reading: Reading, random: Random) -> Reading:
-    """Read to the end under disturbances of random length."""
+    """Read to the end, after a random number of `disturb` steps; return the reading."""
     for _ in range(random.randrange(5, 80)):
         if not reading.reader.is_finished:
             disturb(reading, random)
@@ -82,7 +82,7 @@ def untold(reading: Reading) -> list[int]:
 
 @pytest.mark.parametrize("places", [[MASTER], [MASTER, REPLICA]], ids=["alone", "replicated"])
 def test_whatever_retention_takes_is_read_or_told(places: list[BrokerEndpoint]) -> None:
-    """Every matching message of the range is handed out or reported as lost."""
+    """If retention deletes messages at any time, every matching message is handed out once or reported as lost."""
     for seed in range(SEEDS):
         queues = {place: replace(scripted(), tells_head=seed % 2 == 1) for place in places}
         reading = disturbed(Reading(queues), Random(seed))
@@ -94,9 +94,9 @@ def test_whatever_retention_takes_is_read_or_told(places: list[BrokerEndpoint]) 
 
 
 def outlived(reading: Reading, random: Random) -> bool:
-    """Read while one of two processes goes away for good, and recount; return whether no loss was reported.
+    """Read while one of two broker processes goes away for good, and recount; return whether no loss was reported.
 
-    If a replica has deleted messages still to be read, the reading raises, which is no silent loss either.
+    Return False, too, if the reading raises, as it does when a replica has deleted messages still to be read.
     """
     while not reading.reader.is_finished and random.random() < 0.97:
         disturb(reading, random)
@@ -111,7 +111,7 @@ def outlived(reading: Reading, random: Random) -> bool:
 
 @pytest.mark.parametrize("is_front_open", [False, True])
 def test_messages_that_a_dead_process_lacked_are_read_or_reported(is_front_open: bool) -> None:
-    """No process can confirm the responses of a dead one: another process that has the messages proves nothing."""
+    """If a broker process that lacked messages goes away for good, they are read elsewhere or reported as lost."""
     for seed in range(SEEDS):
         random = Random(seed)
         reading = Reading({MASTER: scripted(), REPLICA: scripted()}, is_front_open=is_front_open)
@@ -127,7 +127,7 @@ def test_messages_that_a_dead_process_lacked_are_read_or_reported(is_front_open:
 def test_the_answers_of_a_dead_process_are_recounted_elsewhere(
     gone: tuple[int, int], losses: list[tuple[int, int]]
 ) -> None:
-    """An equal count means that no message was missing; a different one is reported as a loss."""
+    """If a recount at another process finds another number of messages than the dead one sent, a loss is reported."""
     reading = Reading({MASTER: scripted(gone=gone[0]), REPLICA: scripted(gone=gone[1])})
     reading.answer_all()
     reading.die(MASTER)
@@ -139,7 +139,7 @@ def test_the_answers_of_a_dead_process_are_recounted_elsewhere(
 
 
 def test_the_answers_of_an_unreachable_process_are_recounted() -> None:
-    """A dead replica that is still in the route fails no task that the master serves."""
+    """If a dead replica stays in the route, the range is still read to its end at the master."""
     reading = Reading({MASTER: scripted(), REPLICA: scripted()}, max_retries=3)
     reading.queues[MASTER].suggests = 1
     reading.answer_all()
@@ -153,7 +153,7 @@ def test_the_answers_of_an_unreachable_process_are_recounted() -> None:
 
 
 def test_a_compacted_front_is_probed_elsewhere() -> None:
-    """Counts of a compacted topic change, so another process is probed after one has died."""
+    """If the process that sent responses of a compacted topic goes away, another one is probed instead of a recount."""
     queues = {MASTER: scripted(), REPLICA: scripted()}
     reading = Reading(queues, subscription=Subscription(), config=COMPACTED)
     reading.answer_all()
@@ -164,7 +164,7 @@ def test_a_compacted_front_is_probed_elsewhere() -> None:
 
 
 def test_messages_behind_the_first_row_are_no_open_front() -> None:
-    """Messages that the minimum reports as gone may lie behind a response that waits for the front."""
+    """If messages behind a received response are gone, they are reported as lost, although the front is open."""
     queue = scripted()
     reading = Reading({MASTER: queue}, is_front_open=True)
     reading.send()
@@ -178,7 +178,7 @@ def test_messages_behind_the_first_row_are_no_open_front() -> None:
 
 
 def test_a_probe_may_be_answered_after_the_queue_was_given_up() -> None:
-    """Unconfirmed offsets have been reported by then, and are not reported again."""
+    """If a probe's response arrives after the vanished queue was reported, no loss is reported again."""
     reading = Reading({MASTER: scripted()})
     reading.answer_all()
     reading.send()
@@ -192,7 +192,7 @@ def test_a_probe_may_be_answered_after_the_queue_was_given_up() -> None:
 
 @pytest.mark.parametrize("tells_head", [False, True])
 def test_an_open_front_may_lack_its_first_messages_and_no_others(tells_head: bool) -> None:
-    """Behind the first row, a range with an open front loses no message in silence."""
+    """In a range with an open front, every missing message behind the first row is reported as lost."""
     for seed in range(SEEDS):
         random = Random(seed)
         queue = replace(scripted(gone=random.randrange(END)), tells_head=tells_head)
@@ -206,7 +206,7 @@ def test_an_open_front_may_lack_its_first_messages_and_no_others(tells_head: boo
 def test_what_is_gone_behind_a_message_that_came_is_a_loss_of_an_open_range(
     subscription: Subscription, loss: tuple[int, int]
 ) -> None:
-    """The second response brings messages before the first one comes and reports a higher minimum."""
+    """If a later response brought messages before the minimum rose behind them, the gap behind them is a loss."""
     queue = scripted()
     reading = Reading({MASTER: queue}, subscription=subscription, is_front_open=True)
     reading.send()
@@ -218,7 +218,7 @@ def test_what_is_gone_behind_a_message_that_came_is_a_loss_of_an_open_range(
 
 
 def test_a_front_that_was_gone_before_is_no_loss_of_an_open_range() -> None:
-    """Messages before the first readable one are no loss, whether the log or the minimum shows that they are gone."""
+    """If a range has an open front, messages gone before the first readable one are not reported as lost."""
     for minimum in (0, 20, 50):
         reading = Reading({MASTER: scripted(gone=50, minimum=minimum)}, is_front_open=True)
         reading.finish()
@@ -227,7 +227,7 @@ def test_a_front_that_was_gone_before_is_no_loss_of_an_open_range() -> None:
 
 
 def test_a_replica_that_leads_nowhere_is_left_for_the_master() -> None:
-    """A replica whose minimum has passed the range is left at once, although it suggests itself."""
+    """If a replica's minimum has passed the range, the master is read at once, although brokers suggest the replica."""
     replica = scripted(gone=END, minimum=END)
     reading = Reading({MASTER: scripted(), REPLICA: replica}, subscription=Subscription())
     replica.suggests = 1
@@ -245,7 +245,7 @@ def test_a_replica_that_leads_nowhere_is_left_for_the_master() -> None:
 
 @pytest.mark.parametrize(("gone", "losses"), [(8, [(0, 8)]), (50, [(0, END)])])
 def test_messages_that_are_gone_while_the_minimum_lags_are_a_loss(gone: int, losses: list[tuple[int, int]]) -> None:
-    """The loss ends where the probe found a message; if it found none, at the end of the interval."""
+    """If messages are gone but the minimum has not risen, the loss ends at the message that the probe finds, if any."""
     reading = Reading({MASTER: scripted(gone=gone)})
 
     reading.finish()
@@ -255,7 +255,7 @@ def test_messages_that_are_gone_while_the_minimum_lags_are_a_loss(gone: int, los
 
 
 def test_a_small_range_costs_one_pull_more() -> None:
-    """The only probe is sent at the end, for the first offset."""
+    """If a range is read within a second, one probe is sent, at its end, for its first offset."""
     queue = scripted()
     reading = Reading({MASTER: queue})
     reading.finish()
@@ -264,7 +264,7 @@ def test_a_small_range_costs_one_pull_more() -> None:
 
 
 def test_probes_leave_once_a_second() -> None:
-    """Each probe of a long range begins at the first response after the probe before."""
+    """If reading takes long, at most one probe is sent per second, each for a higher offset than the one before."""
     queue = scripted()
     reading = Reading({MASTER: queue})
     while not reading.reader.is_finished:
@@ -277,7 +277,7 @@ def test_probes_leave_once_a_second() -> None:
 
 
 def test_an_unfiltered_range_needs_no_probes() -> None:
-    """The decoder counts its responses instead."""
+    """If a range is read without a filter, no probe is sent, because the decoder counts the messages."""
     queue = scripted()
     reading = Reading({MASTER: queue}, subscription=Subscription())
     reading.finish()
@@ -286,7 +286,7 @@ def test_an_unfiltered_range_needs_no_probes() -> None:
 
 
 def test_a_reset_that_a_probe_meets_is_reported() -> None:
-    """The broker tells of a reset once; the policy is told, and the probe is sent again."""
+    """If a probe's response reports a reset, the policy gets this report, and the probe is sent again."""
     queue = scripted()
     reading = Reading({MASTER: queue})
     while not reading.reader.cursor.is_finished:
@@ -299,7 +299,7 @@ def test_a_reset_that_a_probe_meets_is_reported() -> None:
 
 
 def test_a_queue_whose_records_hold_other_offsets_is_confirmed() -> None:
-    """Producers can shift the offsets in records against their positions, which is no loss."""
+    """If the queue offsets in records differ from the true ones, as producers can cause, no loss is reported."""
     reading = Reading({MASTER: scripted(shift=2)})
     reading.finish()
 
@@ -307,7 +307,7 @@ def test_a_queue_whose_records_hold_other_offsets_is_confirmed() -> None:
 
 
 def test_gaps_of_a_compacted_topic_are_no_loss() -> None:
-    """A gap at its front is probed for ten seconds, while the queue pauses."""
+    """If a compacted topic has a gap at its front, the gap is probed for ten seconds, and no loss is reported."""
     queue = scripted()
     queue.removed = {*range(5), 40, 41, 77}
     reading = Reading({MASTER: queue}, subscription=Subscription(), config=COMPACTED)
@@ -319,7 +319,7 @@ def test_gaps_of_a_compacted_topic_are_no_loss() -> None:
 
 
 def test_a_topic_that_turns_out_to_be_compacted_is_counted_no_more() -> None:
-    """Blocks claim a count until the topic is known to be compacted; then probes confirm the responses."""
+    """If a topic becomes known to be compacted, later blocks need not hold all messages, and probes are sent."""
     queue = scripted()
     reading = Reading({MASTER: queue}, subscription=Subscription(), config=COMPACTED, is_known=False)
     reading.send()
@@ -334,7 +334,7 @@ def test_a_topic_that_turns_out_to_be_compacted_is_counted_no_more() -> None:
 def test_the_front_of_a_compacted_range_is_lost_if_the_minimum_has_passed_it(
     minimum: int, losses: list[tuple[int, int]]
 ) -> None:
-    """A gap is probed for ten seconds, and then the queue's minimum decides."""
+    """If the minimum has passed the first offset after ten seconds of probes, the front is reported as lost."""
     reading = Reading({MASTER: scripted(gone=9, minimum=minimum)}, config=COMPACTED)
     pauses: list[float] = []
 
@@ -348,7 +348,7 @@ def test_the_front_of_a_compacted_range_is_lost_if_the_minimum_has_passed_it(
     [(topic_config(), False), (answer(16, remark="no permission"), True), (unsupported(), True)],
 )
 def test_a_loss_names_the_permission_that_compaction_could_not_be_asked_for(config: Command, is_named: bool) -> None:
-    """Without that permission a compacted topic looks like one that retention has overtaken."""
+    """If the broker did not tell whether the topic is compacted, the error advises to grant the permission."""
     reading = Reading({MASTER: scripted(gone=50)}, config=config, policy=LossJournal(fail_on_data_loss=True))
 
     with pytest.raises(MessagesMissing) as raised:
@@ -385,5 +385,5 @@ def outcome(next_offset: int, *records: bytes, status: PullStatus = PullStatus.F
     ],
 )
 def test_a_message_is_there_if_its_place_was_read(answer: PullOutcome, is_there: bool) -> None:
-    """A message of another position, or the head of a log file, does not count."""
+    """If a probe returned a message of another offset, or the first message of a log file, its message is not there."""
     assert is_readable(7, answer) == is_there
