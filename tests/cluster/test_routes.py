@@ -31,7 +31,7 @@ def route(
     address_map: AddressMap = EMPTY_MAP,
     **more: object,
 ) -> Route:
-    """Return a route of topic T; `perms` and `addresses` are by broker, `counts` are read and write queues per broker."""
+    """Return a route of topic T; `perms` and `addresses` are by broker, `counts` are its read and write queues."""
     read, write = counts
     data = {
         "queueDatas": [
