@@ -208,7 +208,7 @@ class QueueMoved(RouteError):
 
 
 class NoBrokerAvailable(RouteError):
-    """A request that no broker address can serve."""
+    """A request that no process of a broker can serve now."""
 
     code = "NO_BROKER_AVAILABLE"
     retriable = True
@@ -292,7 +292,7 @@ class OffsetBeyondEnd(DataLossError):
 
 
 class OffsetWentBack(DataLossError):
-    """A planned end above the queue's maximum, which fell."""
+    """A planned end above the queue's maximum, because the maximum fell."""
 
     code = "OFFSET_WENT_BACK"
 
@@ -316,7 +316,7 @@ class DecodeError(RocketMQError):
 
 
 class SendError(RocketMQError):
-    """A send that failed in part or in whole; indexes count from the first message given."""
+    """A send that failed in part or in whole; messages are numbered from 0, in the order in which they were given."""
 
     code = "SEND"
 

@@ -46,7 +46,7 @@ def test_the_flags_say_what_to_do() -> None:
 
 
 def test_recorded_refusals_with_code_1_are_told_from_failures() -> None:
-    """If a refusal with code 1 has one of the recorded remarks about permanent causes, it is not retriable."""
+    """If code 1 has a recorded remark about a permanent cause, the error is final; with another one it is retriable."""
     recorded = {each.response.remark for each in exchanges() if each.response and each.response.code == 1}
     retried = {remark for remark in recorded if error_for(1, remark).retriable}
     assert all("not found" in remark or "not online" in remark for remark in retried)

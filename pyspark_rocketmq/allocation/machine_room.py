@@ -76,7 +76,7 @@ class MachineRoomNearby:
         require_both(queues, members)
         assigned: dict[str, list[MessageQueue]] = {member: [] for member in members}
         for local, takers in self._rounds(queues, members):
-            # A dict, so that a member listed twice is served once.
+            # A dict, so that a member listed twice gets its queues only once.
             for member, own in dict(zip(takers, self.inner.allocate_all(local, takers), strict=True)).items():
                 assigned[member].extend(own)
         return [list(assigned[member]) for member in members]

@@ -62,7 +62,7 @@ from .servers import Reply
 
 
 class Admin:
-    """Topics, groups, statistics and settings of a whole cluster."""
+    """An administrator's requests about topics, groups, statistics and settings of a whole cluster."""
 
     def __init__(self, brokers: Brokers, name_servers: NameServers) -> None:
         self._brokers = brokers

@@ -192,7 +192,10 @@ class Groups:
     def _lock_request(
         self, header: RequestHeader, group: str, client_id: str, queues: list[MessageQueue]
     ) -> RoutedRequest:
-        """Return a request about locks of one broker's queues; the route of the first queue's topic gives its address."""
+        """Return a request about locks of one broker's queues.
+
+        The queues may belong to several topics; the route of the first one's topic gives the broker's address.
+        """
         body = LockBatchRequestBody(
             consumer_group=self._namespace.wrap(group),
             client_id=client_id,

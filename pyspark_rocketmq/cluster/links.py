@@ -26,7 +26,7 @@ from ..wire.header import Command
 CONNECTING = 32
 """Number of servers to which `SharedLinks` connects at the same time."""
 BURST = 512
-"""Number of requests that one server gets at once; its queues hold thousands, for all its clients."""
+"""Number of requests that one server gets at once; its own queues hold thousands of requests, of all its clients."""
 
 Addressed = tuple[Address, Command]
 """A server's address, and a request to it."""

@@ -33,7 +33,7 @@ from .broker import Brokers, RoutedRequest
 from .servers import OK, Reply
 
 TEMPLATE_TOPIC = "TBW102"
-"""The topic whose configuration brokers copy when they create an unknown one."""
+"""The topic whose configuration brokers copy when they create an unknown topic."""
 
 STORED = OK | {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT}
 """Response codes with which a message is stored; all but the first mean that one safeguard is missing."""

@@ -40,7 +40,7 @@ def is_system_topic(topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A namespace of either version; both empty means none."""
+    """A namespace of version 1 or 2; if both fields are empty, there is none."""
 
     prefix: str = ""
     """The namespace of version 1, which is put before names."""
@@ -66,7 +66,7 @@ class Namespace:
         return queue._replace(topic=self.unwrap(queue.topic))
 
     def holds(self, name: str) -> bool:
-        """Return whether a name of the cluster belongs to this namespace; without version 1 every name does."""
+        """Return whether a name of the cluster belongs to this namespace; always True unless it is of version 1."""
         return not self.prefix or _is_system(name) or _split(name)[1].startswith(f"{self.prefix}%")
 
     def fields(self) -> dict[str, str]:

@@ -62,7 +62,7 @@ It is sent the offset of the first message that the pull returned, or None.
 
 def search_first_since(time_ms: int, nearest: int, min_offset: int, max_offset: int) -> TimeSearch:
     """Search `[min_offset, max_offset)` for the first message stored at or after a time, starting at `nearest`."""
-    low, high = min_offset, max_offset  # Everything below `low` is earlier; what is at `high` is not, or is the end.
+    low, high = min_offset, max_offset  # Messages below `low` are earlier, the one at `high` is not.
     probe, step = min(max(nearest, low), high - 1), 1
     while low < high:
         is_earlier = (yield probe) < time_ms

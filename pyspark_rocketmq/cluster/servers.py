@@ -106,7 +106,7 @@ class Servers:
         return [_judge(request, result) for request, result in zip(requests, results, strict=True)]
 
     def tell(self, request: ServerRequest, deadline: Deadline | None = None) -> None:
-        """Send a one-way request."""
+        """Send a one-way request, which gets no reply."""
         with located(request.where()):
             self._links.tell(request.address, request.command(self.settings), deadline)
 

@@ -44,7 +44,7 @@ def sign(source: CredentialsSource, code: int, fields: Mapping[str, str], body: 
     if credentials.security_token:
         signed["SecurityToken"] = credentials.security_token
     if code == RequestCode.QUERY_MESSAGE:
-        # Brokers of 4.9 leave this field out of what they check, later ones do not; without it both agree.
+        # Brokers of 4.9 do not sign this field, later ones do; without it both compute the same signature.
         signed.pop(UNIQUE_KEY_QUERY, None)
     return {**signed, "Signature": signature(credentials.secret_key, signed, body)}
 

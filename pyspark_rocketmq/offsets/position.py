@@ -29,7 +29,7 @@ from .strict_json import LAST_OFFSET, is_integer, is_queue_id, parse_json, short
 __all__ = ["SENTINEL", "Position", "Positions", "advance", "batch_ranges", "parse_position", "position_json"]
 
 Positions = Mapping[MessageQueue, int]
-"""The next offset of each queue."""
+"""The next offset to read of each queue."""
 
 VERSION = 2
 _VERSION_WITHOUT_OPEN = 1

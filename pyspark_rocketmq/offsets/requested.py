@@ -30,7 +30,7 @@ class Keyword(Enum):
 
 
 class AtTime(NamedTuple):
-    """The first message stored at or after this time."""
+    """A request for the first message stored at or after a time."""
 
     time_ms: int
 

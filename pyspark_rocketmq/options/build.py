@@ -43,7 +43,7 @@ _UNPACKED_FRAMES = 4
 
 
 def build_reader(given: GivenOptions) -> ReaderOptions:
-    """Return all settings of a reader."""
+    """Return all settings of a reader, from the given options."""
     return ReaderOptions(
         cluster=_build_cluster(given),
         selection=_build_selection(given),
@@ -67,7 +67,7 @@ def build_reader(given: GivenOptions) -> ReaderOptions:
 
 
 def build_helper(given: GivenOptions) -> HelperOptions:
-    """Return all settings of a helper function."""
+    """Return all settings of a helper function, from the given options."""
     return HelperOptions(
         cluster=_build_cluster(given),
         group=given.maybe(grouping.CONSUMER_GROUP),

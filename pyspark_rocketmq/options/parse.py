@@ -80,7 +80,7 @@ def _read_options(raw: Mapping[str, str], use: str, env: Mapping[str, str], now_
         elif use or not match.depends_on_use:
             given.take(match, text)
         else:
-            # The name means one thing to reads and another to writes: what is wrong is checked when the use is known.
+            # Reads and writes have different options of this name, so errors wait until the use is known.
             with suppress(OptionError):
                 given.take(match, text)
     _check_strangers(strangers, given)

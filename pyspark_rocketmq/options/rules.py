@@ -149,7 +149,7 @@ def starts_at_group(given: GivenOptions) -> bool:
 
 
 def is_orderly(given: GivenOptions) -> bool:
-    """Return whether queues are read in order."""
+    """Return whether queues are read in order (`ordering=queue`)."""
     return given.get(batching.ORDERING)
 
 

@@ -128,7 +128,7 @@ def test_one_attempt_tells_of_each_broker_for_itself() -> None:
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={0: "b:1"}))
     links.serve("a:1", GET_MAX_OFFSET=answer(offset=1))
     results = cluster_of(links).brokers.try_all({name: max_of(name) for name in ("a", "b", "c")})
-    assert results["a"].header(OffsetResponseHeader).offset == 1  # type: ignore[union-attr]  # an answer, or it fails
+    assert results["a"].header(OffsetResponseHeader).offset == 1  # type: ignore[union-attr]  # An error has no header: the test fails.
     assert [type(results[name]) for name in ("b", "c")] == [ConnectError, QueueMoved]
 
 

@@ -90,7 +90,7 @@ def test_values_are_kept_by_each_name_server() -> None:
 
 
 def test_absent_values_are_none() -> None:
-    """If name servers respond with code 22, the value does not exist, and None is returned."""
+    """If name servers respond with code 22, there is no such value, and None or an empty dict is returned."""
     links = ScriptedLinks()
     absent = answer(ResponseCode.QUERY_NOT_FOUND)
     links.serve("ns:1", GET_KV_CONFIG=absent, GET_KVLIST_BY_NAMESPACE=absent)

@@ -65,7 +65,7 @@ def test_one_name_in_two_cases() -> None:
 
 
 def test_the_environment_names_the_servers() -> None:
-    """If a name server is given as an option and in the environment, the option counts; errors name the variable."""
+    """A name server given as an option outranks the environment variable; errors about the variable name it."""
     env = {"NAMESRV_ADDR": "a:1;b:2"}
 
     found = parse_reader_options({"subscribe": "orders"}, stream=True, env=env)
