@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Self, TypedDict, Unpack
 
 
 class Where(TypedDict, total=False):
-    """The places that an error can name, in the order of its text."""
+    """The parts of the system that an error can name, in the order of its text."""
 
     address: str
     request: str
@@ -56,7 +56,7 @@ class RocketMQError(Exception):
         self.where = where
 
     def locate(self, **where: Unpack[Where]) -> Self:
-        """Add places that the raiser did not know, and return this error; places that it names already stay."""
+        """Add parts (topic, broker, ...) to the error's text unless it names them already, and return this error."""
         self.where = {**where, **self.where}
         return self
 
@@ -73,7 +73,7 @@ class RocketMQError(Exception):
 
 @contextmanager
 def located(where: Where) -> Iterator[None]:
-    """Add these places to errors that pass."""
+    """Add parts (topic, broker, ...) to the text of a library error that the `with` block raises."""
     try:
         yield
     except RocketMQError as error:
@@ -82,7 +82,7 @@ def located(where: Where) -> Iterator[None]:
 
 
 def _rebuild(cls: type[RocketMQError], args: tuple[Any, ...], state: dict[str, Any]) -> RocketMQError:
-    """Return an unpickled error, without a call of its constructor: their signatures differ."""
+    """Return an unpickled error without calling its constructor, since the constructors of the classes differ."""
     error = cls.__new__(cls)
     error.args = args
     error.__dict__.update(state)
@@ -208,7 +208,7 @@ class QueueMoved(RouteError):
 
 
 class NoBrokerAvailable(RouteError):
-    """A request that no broker address can serve."""
+    """A request that no process of a broker can serve now."""
 
     code = "NO_BROKER_AVAILABLE"
     retriable = True
@@ -292,7 +292,7 @@ class OffsetBeyondEnd(DataLossError):
 
 
 class OffsetWentBack(DataLossError):
-    """A planned end above the queue's maximum, which fell."""
+    """A planned end above the queue's maximum, because the maximum fell."""
 
     code = "OFFSET_WENT_BACK"
 
@@ -316,7 +316,7 @@ class DecodeError(RocketMQError):
 
 
 class SendError(RocketMQError):
-    """A send that failed in part or in whole; indexes count from the first message given."""
+    """A send that failed in part or in whole; messages are numbered from 0, in the order in which they were given."""
 
     code = "SEND"
 
@@ -345,4 +345,4 @@ class SendBackError(RocketMQError):
     ) -> None:
         super().__init__(what, advice=advice, **where)
         self.counts = dict(counts or {})
-        """Number of rows that were not taken back, by broker."""
+        """Number of rows that were not taken back, by broker name."""

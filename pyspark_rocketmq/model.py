@@ -18,7 +18,7 @@ from .errors import OptionError
 RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
 LIGHT_TOPIC_PREFIX = "%LMQ%"
-"""Prefix of topics that hold references to messages of another topic, with that topic's name, queue and offset."""
+"""Prefix of light topics: their records refer to messages of another topic, and hold its name, queue and offset."""
 
 
 class MessageQueue(NamedTuple):
@@ -33,7 +33,7 @@ class MessageQueue(NamedTuple):
 
 
 def is_light(queue: MessageQueue) -> bool:
-    """Return whether the queue's records are references to messages in another queue."""
+    """Return whether the queue belongs to a light topic, whose records refer to messages in another queue."""
     return queue.topic.startswith(LIGHT_TOPIC_PREFIX)
 
 
@@ -44,7 +44,7 @@ class QueueRange(NamedTuple):
     start: int
     end: int
     is_front_open: bool = False
-    """Whether the range begins at the first readable message, so that messages missing at its front are no loss."""
+    """Whether the range begins at the queue's first readable message: messages missing at its start are no loss."""
 
     @property
     def offset_count(self) -> int:
@@ -59,7 +59,7 @@ class QueueBounds(NamedTuple):
     max_offset: int
     """The offset that the next message gets."""
     from_replica: bool = False
-    """Whether a replica reported them, which may lag behind its master."""
+    """Whether a replica reported the bounds; it may lag behind its master."""
 
     @property
     def has_unknown_front(self) -> bool:
@@ -71,7 +71,7 @@ class QueueBounds(NamedTuple):
 
 
 class Finding(Enum):
-    """One way in which brokers can differ from what a reader planned."""
+    """A way in which brokers can differ from what a reader planned."""
 
     BELOW_MIN = auto()
     ABOVE_MAX = auto()
@@ -83,23 +83,25 @@ class Finding(Enum):
 
 
 class Block(NamedTuple):
-    """The encoded records of one pull's response, with the offsets wanted and the offsets covered."""
+    """The encoded records of one response to a pull, and the range of offsets that is wanted from them."""
 
     data: memoryview
     wanted: QueueRange
     message_count: int
-    """Upper bound of the number of messages; exact only for filtered pulls."""
+    """Upper bound of the number of messages; the exact number only for filtered pulls."""
     first: int = 0
-    """The offset that the pull requested, whatever part of the response is wanted."""
+    """The offset that the pull requested; the wanted range may begin later."""
     covered: int = 0
-    """Number of messages that the response must hold, one for each offset from `first` on; 0 where a filter or
-    compaction may leave some out."""
+    """Number of messages that the response must hold, one per offset from `first` on.
+
+    0 if a filter or compaction may leave some out.
+    """
     next_offset: int = 0
-    """The offset at which the response ends, whatever part of it is wanted; 0 if the records' own offsets count."""
+    """The offset after the last one that the response answers for; 0 if the records' own offsets decide."""
 
 
 class Address(NamedTuple):
-    """The address at which a server listens."""
+    """Host and port at which a server listens."""
 
     host: str
     port: int
@@ -138,7 +140,7 @@ def retry_topic(group: str) -> str:
 
 
 def dead_letter_topic(group: str) -> str:
-    """Return the topic of a group's dead letters."""
+    """Return the topic that holds a group's dead letters."""
     return DEAD_LETTER_PREFIX + group
 
 
@@ -147,7 +149,7 @@ MOST_HOST_CHARACTERS = 255
 
 
 def parse_address(text: str, option: str = "address") -> Address:
-    """Return the address that `host:port` spells; IPv6 hosts stand in brackets."""
+    """Return the address in a text `host:port`, with IPv6 hosts in brackets; raise `OptionError` for any other text."""
     host, colon, port = text.strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if (
@@ -162,7 +164,7 @@ def parse_address(text: str, option: str = "address") -> Address:
 
 
 def parse_addresses(text: str, option: str = "address") -> tuple[Address, ...]:
-    """Return the addresses of a list with semicolons or commas between them."""
+    """Return the addresses in a list separated by semicolons or commas; raise `OptionError` for any other text."""
     parts = [part for part in text.replace(",", ";").split(";") if part.strip()]
     if not parts:
         raise OptionError(option, text, "no address", advice="give host:port, several separated by ';'")

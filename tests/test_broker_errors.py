@@ -1,4 +1,4 @@
-"""Every response code has an error that keeps code and remark and holds advice."""
+"""Every response code has an error class that keeps code and remark and gives advice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CODES = [code for code in ResponseCode if code is not ResponseCode.SUCCESS]
 
 @pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
 def test_every_response_code_has_its_own_error(code: ResponseCode) -> None:
-    """Type, code and remark are kept, also across processes."""
+    """The error of each response code keeps its class, code and remark, also after pickling."""
     error = error_for(code, "because", topic="T", address="h:1")
     copy = pickle.loads(pickle.dumps(error))
     assert type(error) is LEAVES[code] and type(copy) is type(error) and str(copy) == str(error)
@@ -26,14 +26,14 @@ def test_every_response_code_has_its_own_error(code: ResponseCode) -> None:
 
 
 def test_an_unknown_code_is_kept() -> None:
-    """An unknown response code gives a plain `BrokerError` with that code."""
+    """If a response code is unknown, the error is a `BrokerError` that holds the code."""
     error = error_for(4711, None, group="g")
     assert type(error) is BrokerError and not error.retriable
     assert str(error) == "[BROKER] response code 4711: no remark (group g)"
 
 
 def test_the_flags_say_what_to_do() -> None:
-    """Busy servers are retriable, moved queues need a new route, and refusals are final."""
+    """If a server is busy, its error is retriable; if a queue moved, a new route is needed; a refusal is final."""
 
     def flags(code: ResponseCode) -> tuple[bool, bool]:
         error = error_for(code, "")
@@ -46,7 +46,7 @@ def test_the_flags_say_what_to_do() -> None:
 
 
 def test_recorded_refusals_with_code_1_are_told_from_failures() -> None:
-    """Permanent refusals under code 1 are recognized by their recorded remarks."""
+    """If code 1 has a recorded remark about a permanent cause, the error is final; with another one it is retriable."""
     recorded = {each.response.remark for each in exchanges() if each.response and each.response.code == 1}
     retried = {remark for remark in recorded if error_for(1, remark).retriable}
     assert all("not found" in remark or "not online" in remark for remark in retried)
@@ -54,11 +54,11 @@ def test_recorded_refusals_with_code_1_are_told_from_failures() -> None:
 
 
 def test_a_refused_key_names_the_options() -> None:
-    """Refusals of both generations of access control name the two options."""
+    """If access is refused, by either version of access control, the error names the options of both keys."""
     for error in (error_for(1, "org.apache.rocketmq.acl.common.AclException: no"), error_for(16, "no")):
         assert "accessKey and secretKey" in str(error) and not error.retriable
 
 
 def test_a_group_without_members_is_told_by_its_remark() -> None:
-    """The remark of code 1 tells a group without members."""
+    """If code 1 has the remark that a group has no members, the error class says so."""
     assert isinstance(error_for(1, "no consumer for this group, g"), broker_errors.GroupWithoutMembers)

@@ -1,4 +1,4 @@
-"""Errors carry everything in their text, survive pickling, and hold flags for retry loops."""
+"""An error holds everything in its text, survives pickling, and has flags for retry loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_rocketmq.errors import BrokerError, OptionError, RocketMQError, Sen
 
 
 def tree(root: type[RocketMQError]) -> Iterator[type[RocketMQError]]:
-    """Return a class and all its subclasses in this library."""
+    """Return an error class of this library and all its subclasses."""
     yield root
     for child in root.__subclasses__():
         yield from tree(child)
@@ -22,7 +22,7 @@ TREE = [kind for kind in tree(RocketMQError) if kind.__module__ in (errors.__nam
 
 
 def sample(kind: type[RocketMQError]) -> RocketMQError:
-    """Return an instance with every field that its class knows."""
+    """Return an error of this class with all its fields set."""
     if issubclass(kind, OptionError):
         return kind("pollTimeoutMs", "x", "not a number", advice="give milliseconds", code="OPTION_TYPE")
     if issubclass(kind, BrokerError):
@@ -34,7 +34,7 @@ def sample(kind: type[RocketMQError]) -> RocketMQError:
 
 @pytest.mark.parametrize("kind", TREE)
 def test_every_error_survives_pickling(kind: type[RocketMQError]) -> None:
-    """Type, text and all fields are the same after pickling."""
+    """If an error is pickled and read back, its class, text and fields are the same."""
     error = sample(kind)
 
     copy = pickle.loads(pickle.dumps(error))
@@ -46,7 +46,7 @@ def test_every_error_survives_pickling(kind: type[RocketMQError]) -> None:
 
 @pytest.mark.parametrize("kind", TREE)
 def test_text_opens_with_the_code_and_ends_with_the_advice(kind: type[RocketMQError]) -> None:
-    """The text opens with the code and ends with the advice, since only text is sure to reach the driver."""
+    """An error's text begins with the code and ends with the advice, since only text is sure to reach the driver."""
     error = sample(kind)
 
     text = str(error)
@@ -56,19 +56,19 @@ def test_text_opens_with_the_code_and_ends_with_the_advice(kind: type[RocketMQEr
 
 
 def test_codes_are_unique_below_the_base() -> None:
-    """A code found in a log names one class."""
+    """Each code belongs to one error class, so that a code in a log names the class."""
     codes = [kind.code for kind in TREE]
 
     assert sorted(codes) == sorted(set(codes))
 
 
 def test_every_class_of_the_tree_is_documented() -> None:
-    """Each class has a docstring of one line."""
+    """Every error class has a docstring."""
     assert [kind.__name__ for kind in TREE if not kind.__doc__] == []
 
 
 def test_the_tree_drawn_on_top_names_every_class() -> None:
-    """The tree in the module's docstring names every class."""
+    """The tree in the docstring of `errors` names every error class."""
     drawn = errors.__doc__ or ""
 
     missing = [kind.__name__ for kind in TREE if kind.__module__ == errors.__name__ and kind.__name__ not in drawn]
@@ -77,7 +77,7 @@ def test_the_tree_drawn_on_top_names_every_class() -> None:
 
 
 def test_places_are_named_in_one_order_whatever_the_call_said() -> None:
-    """Places stand in one order: address, request, topic, broker, queue, offset, group."""
+    """An error names parts in a fixed order: address, request, topic, broker, queue, offset, group."""
     error = RocketMQError(
         "it broke", group="g", offset=7, queue_id=3, broker="b", topic="t", request="PULL_MESSAGE", address="h:1"
     )
@@ -88,14 +88,14 @@ def test_places_are_named_in_one_order_whatever_the_call_said() -> None:
 
 
 def test_locate_fills_in_and_never_overwrites() -> None:
-    """A place that the raiser named stays; a caller adds others."""
+    """If an error already names a topic, `locate` does not change the topic, but adds other parts."""
     error = RocketMQError("it broke", topic="inner").locate(topic="outer", offset=0)
 
     assert error.where == {"topic": "inner", "offset": 0}
 
 
 def test_an_option_error_shows_option_and_value_and_is_a_value_error() -> None:
-    """An option error shows option and value, and is a `ValueError`."""
+    """An `OptionError` shows option and value, and is a `ValueError`."""
     error = OptionError("topic", "a b", "has a blank", advice="name one topic")
 
     assert isinstance(error, ValueError)
@@ -104,17 +104,17 @@ def test_an_option_error_shows_option_and_value_and_is_a_value_error() -> None:
 
 
 def test_a_missing_option_shows_no_value() -> None:
-    """An option that was not given has no value to show."""
+    """If an option was not given, its error shows no value."""
     assert str(OptionError("topic", None, "is required")) == "[OPTION_VALUE] topic: is required"
 
 
 def test_a_time_out_is_also_the_standard_one() -> None:
-    """A timeout is a `TimeoutError`, too."""
+    """A `RequestTimeout` is also Python's `TimeoutError`."""
     assert issubclass(errors.RequestTimeout, TimeoutError)
 
 
 def test_a_broker_error_keeps_code_and_remark_verbatim() -> None:
-    """The server's code and remark stand in the error as they are."""
+    """A server's code and remark are unchanged in the error."""
     error = BrokerError("topic[x] not exist", response_code=17)
 
     assert (error.response_code, error.remark) == (17, "topic[x] not exist")
@@ -122,12 +122,12 @@ def test_a_broker_error_keeps_code_and_remark_verbatim() -> None:
 
 
 def test_a_broker_that_gave_no_remark_is_quoted_as_such() -> None:
-    """A missing remark is stated in the text."""
+    """If a server sends no remark, the error's text says so."""
     assert "response code 1: no remark" in str(BrokerError(None, response_code=1))
 
 
 def test_a_send_error_lists_the_fate_of_every_message() -> None:
-    """A send error lists which messages landed, failed, or are unknown."""
+    """A `SendError` lists which messages were stored, which failed, and which have an unknown fate."""
     error = SendError("batch", landed=[0, 1], failed=[2], unknown=[3])
 
     assert (error.landed, error.failed, error.unknown) == ((0, 1), (2,), (3,))
@@ -150,5 +150,5 @@ def test_a_send_error_lists_the_fate_of_every_message() -> None:
     ],
 )
 def test_retry_loops_read_flags(kind: type[RocketMQError], retriable: bool, refresh_routes: bool) -> None:
-    """Each class says by its flags whether to retry, and whether to fetch routes again."""
+    """Each error class has flags that say whether to retry, and whether to fetch routes again."""
     assert (kind.retriable, kind.refresh_routes) == (retriable, refresh_routes)

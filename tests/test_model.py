@@ -1,4 +1,4 @@
-"""Nouns have order, ranges, names and addresses."""
+"""Queues, ranges, addresses and names behave as all rooms expect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ addresses = st.builds(Address, hosts, st.integers(1, 65535))
 
 
 def test_queues_sort_by_topic_then_broker_then_number() -> None:
-    """Queue ids sort as numbers: 10 comes after 2."""
+    """Queue ids are sorted as numbers: 10 comes after 2."""
     expected = [
         MessageQueue("A", "b", 0),
         MessageQueue("A", "b", 2),
@@ -39,7 +39,7 @@ def test_queues_sort_by_topic_then_broker_then_number() -> None:
 
 
 def test_names_sort_by_utf16_units_as_java_does() -> None:
-    """A character beyond the basic plane sorts before U+FFFF, unlike in Python's own order."""
+    """Names are sorted by UTF-16 code units: unlike in Python, an emoji comes before U+FFFF."""
     beyond, last = "\U0001f600", "\uffff"
 
     assert sorted([last, beyond], key=java_order) == [beyond, last]
@@ -47,12 +47,12 @@ def test_names_sort_by_utf16_units_as_java_does() -> None:
 
 
 def test_a_lone_surrogate_can_be_ordered() -> None:
-    """Any text from the network can be sorted."""
+    """If a text holds a lone surrogate, it can be sorted all the same."""
     assert java_order("\ud800") == b"\xd8\x00"
 
 
 def test_a_range_spans_start_to_end_exclusive() -> None:
-    """A range is half-open, so an empty range has no offsets."""
+    """A range does not include its end, so that a range with equal start and end is empty."""
     queue = MessageQueue("t", "b", 0)
 
     assert QueueRange(queue, 5, 5).offset_count == 0
@@ -60,19 +60,19 @@ def test_a_range_spans_start_to_end_exclusive() -> None:
 
 
 def test_a_queue_prints_as_a_path() -> None:
-    """A queue prints as topic, broker and number."""
+    """The text of a queue is a path of topic, broker and queue id."""
     assert str(MessageQueue("orders", "broker-a", 3)) == "orders/broker-a/3"
 
 
 def test_a_group_has_a_retry_and_a_dead_letter_topic() -> None:
-    """A group's topics have the names that RocketMQ gives them."""
+    """The retry topic and the dead-letter topic of a group have RocketMQ's names."""
     assert retry_topic("g") == "%RETRY%g"
     assert dead_letter_topic("g") == "%DLQ%g"
 
 
 @given(addresses)
 def test_an_address_reads_back_what_it_prints(address: Address) -> None:
-    """An address prints as text that reads back equal, also for IPv6."""
+    """The text of an address can be parsed back into an equal address, also for IPv6."""
     assert parse_address(str(address)) == address
 
 
@@ -93,7 +93,7 @@ def test_an_address_reads_back_what_it_prints(address: Address) -> None:
     ],
 )
 def test_what_is_no_address_is_refused_by_name(text: str) -> None:
-    """The error names the option, shows the value, and gives an example."""
+    """If a text is not an address, the error names the option, shows the value, and gives an example."""
     with pytest.raises(OptionError) as caught:
         parse_address(text, "nameServer")
 
@@ -103,7 +103,7 @@ def test_what_is_no_address_is_refused_by_name(text: str) -> None:
 
 @given(st.lists(addresses, min_size=1, max_size=4), st.sampled_from([";", ",", " ; ", ";;"]))
 def test_addresses_may_be_separated_in_both_ways(given_addresses: list[Address], separator: str) -> None:
-    """Semicolons and commas separate addresses; blanks do not matter."""
+    """A list of addresses may be separated by semicolons or commas; blanks are ignored."""
     text = separator.join(map(str, given_addresses))
 
     assert parse_addresses(text) == tuple(given_addresses)
@@ -111,13 +111,13 @@ def test_addresses_may_be_separated_in_both_ways(given_addresses: list[Address],
 
 @pytest.mark.parametrize("text", ["", "  ", ";", " , "])
 def test_a_list_of_no_addresses_is_refused(text: str) -> None:
-    """An empty list of addresses is refused."""
+    """If a list holds no address, it is refused."""
     with pytest.raises(OptionError, match="no address"):
         parse_addresses(text, "nameServer")
 
 
 def test_nouns_cross_process_boundaries() -> None:
-    """Nouns survive pickling."""
+    """Queues, ranges, addresses and the other shared classes are equal after pickling."""
     planned = QueueRange(MessageQueue("t", "b", 1), 2, 3)
 
     assert pickle.loads(pickle.dumps(planned)) == planned

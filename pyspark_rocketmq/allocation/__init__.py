@@ -1,8 +1,8 @@
 """Assign queues to members by RocketMQ's six strategies.
 
-RocketMQ has no coordinator: every member of a group assigns the same queues to the same members by the same strategy,
-and keeps its own. The same strategies assign a Spark batch's queues to its task slots. Strategies are values without
-state. They never sort; callers hand over lists in RocketMQ's order.
+RocketMQ has no coordinator: every member of a group computes the assignment for all members by the same strategy, and
+reads only its own queues. The same strategies assign a Spark batch's queues to its task slots. Strategies are values
+without state. They never sort; callers pass lists in RocketMQ's order.
 """
 
 from __future__ import annotations

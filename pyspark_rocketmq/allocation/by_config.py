@@ -1,4 +1,4 @@
-"""Assign the queues that the user listed."""
+"""Assign the queues that the user listed, by RocketMQ's strategy CONFIG."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ByConfig"]
 
 @dataclass(frozen=True, slots=True)
 class ByConfig:
-    """RocketMQ's CONFIG: every member gets the configured list, unchecked, whatever queues and members exist."""
+    """RocketMQ's CONFIG: every member gets the configured list, whether or not its queues exist."""
 
     configured: tuple[MessageQueue, ...]
     name: str = "CONFIG"
@@ -22,5 +22,5 @@ class ByConfig:
         return list(self.configured)
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """Return the configured list, once per member."""
+        """Return the configured list once for each member."""
         return [list(self.configured) for _ in members]

@@ -1,4 +1,4 @@
-"""Assign queues by a member's place in the list of members, and by nothing else."""
+"""Assign queues by a member's index in the sorted list of members."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from .strategy import Members, Queues, check_listed, require_both
 __all__ = ["AVERAGELY", "AVERAGELY_BY_CIRCLE", "ByPosition", "QueuesOfPlace", "assign_all", "assign_trailing"]
 
 QueuesOfPlace = Callable[[Queues, int, int], list[MessageQueue]]
-"""A function of queues, place and number of places, which returns the queues of that place in proportional time."""
+"""A function that returns the queues for one member, from all queues, the member's index and the number of members."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByPosition:
-    """A strategy by place. Nobody reads the second place of a member that is listed twice, as in RocketMQ."""
+    """A strategy that depends only on the member's index; for a member listed twice, the first index counts.
+
+    As in RocketMQ, no member then reads the queues of the second index.
+    """
 
     name: str
     assign: QueuesOfPlace
@@ -34,25 +37,25 @@ class ByPosition:
 
 
 def assign_all(assign: QueuesOfPlace, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-    """Return every member's queues; a member that is listed again gets the queues of its first place."""
+    """Return the queues of each member; a member that is listed twice gets the queues of its first index both times."""
     first_place = dict(zip(reversed(members), range(len(members) - 1, -1, -1), strict=True))
     return [assign(queues, first_place[member], len(members)) for member in members]
 
 
 def _assign_block(queues: Queues, place: int, places: int) -> list[MessageQueue]:
-    """Return a contiguous block; the first places take one more until the remainder is used up."""
+    """Return a contiguous block of queues; the first members get one more until the remainder is used up."""
     size, spare = divmod(len(queues), places)
     start = place * size + min(place, spare)
     return list(queues[start : start + size + (place < spare)])
 
 
 def _assign_circle(queues: Queues, place: int, places: int) -> list[MessageQueue]:
-    """Return every c-th queue, as cards are dealt."""
+    """Return every n-th queue of n members, starting at the member's index."""
     return list(queues[place::places])
 
 
 def assign_trailing(queues: Queues, place: int, places: int) -> list[MessageQueue]:
-    """Return a contiguous block of equal size for all, and for the first places one of the queues that remain."""
+    """Return a contiguous block, of equal size for all members; the first members also get one remaining queue each."""
     size, spare = divmod(len(queues), places)
     block = list(queues[place * size : (place + 1) * size])
     return [*block, queues[size * places + place]] if place < spare else block

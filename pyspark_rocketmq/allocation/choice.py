@@ -1,4 +1,4 @@
-"""Build the strategy that settings name, with everything it needs."""
+"""Build the allocation strategy that the settings name, with the settings that it needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["AllocationSettings", "StrategyName", "build_strategy", "room_in_name
 
 
 class StrategyName(NamedTuple):
-    """A strategy as users write it; `inner` is what MACHINE_ROOM_NEARBY uses inside a room."""
+    """The name of a strategy; `inner` names the strategy that MACHINE_ROOM_NEARBY uses inside a room."""
 
     outer: str
     inner: str = ""
@@ -32,28 +32,28 @@ _DEFAULT = StrategyName("AVG")
 
 @dataclass(frozen=True, slots=True)
 class AllocationSettings:
-    """The strategy, and the settings of all strategies."""
+    """The name of the strategy, and the settings of all strategies."""
 
     strategy: StrategyName = _DEFAULT
     virtual_node_count: int = 10
     queue_lists: tuple[tuple[MessageQueue, ...], ...] = ()
-    """CONFIG: the queues of each slot; a group member has one list."""
+    """For CONFIG: the queues of each task slot; a group member has only one list."""
     machine_rooms: tuple[str, ...] = ()
-    """MACHINE_ROOM: the rooms to read. MACHINE_ROOM_NEARBY in Spark: the rooms that slots stand for."""
+    """MACHINE_ROOM: the rooms whose queues are read. MACHINE_ROOM_NEARBY in Spark: the rooms of the task slots."""
     broker_rooms: Mapping[str, str] = field(default_factory=dict)
 
     def room_of_broker(self, broker_name: str) -> str | None:
-        """Return the configured room of a broker, else the room in its name."""
+        """Return the machine room of a broker: the configured one, else the one in the broker's name, else None."""
         return self.broker_rooms.get(broker_name) or room_in_name(broker_name)
 
 
 def room_in_name(broker_name: str) -> str | None:
-    """Return the room in a broker name of the form `room@name`."""
+    """Return the room in a broker name of the form `room@name`; None for any other name."""
     return broker_name.partition("@")[0] if broker_name.count("@") == 1 else None
 
 
 def build_strategy(settings: AllocationSettings, room_of_member: RoomOf | None = None) -> AllocateStrategy:
-    """Return the strategy of these settings; only MACHINE_ROOM_NEARBY needs the rooms of members."""
+    """Return the strategy that the settings name; only MACHINE_ROOM_NEARBY uses `room_of_member`."""
     return _BUILDERS[settings.strategy.outer](settings, room_of_member)
 
 

@@ -1,8 +1,8 @@
 """Assign each queue to the next member on a ring of hashes.
 
-Each member stands on a ring of 2**32 positions at several virtual nodes; a queue belongs to the first node at or
-after its own position. When a member leaves, only its queues move. A member for each of ten thousand queues makes a
-ring of a hundred thousand nodes, so keys are bytes and hashed all at once.
+Each member stands at several positions (virtual nodes) of a ring of 2**32 positions; a queue belongs to the first node
+at or after its own position. When a member leaves, only its queues move. Ten thousand members make a ring of a hundred
+thousand nodes, so all keys are hashed at once, as bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["ConsistentHash", "node_keys", "queue_key", "ring_positions"]
 
 
 def ring_positions(keys: Iterable[bytes]) -> Sequence[int]:
-    """Return the first four bytes of each key's MD5, as RocketMQ's own router takes them."""
+    """Return the position of each key on the ring: the first four bytes of its MD5, as in RocketMQ's router."""
     digests = b"".join([md5(key, usedforsecurity=False).digest() for key in keys])
     first_words = array("I", digests)[::4]
     if sys.byteorder == "little":
@@ -32,12 +32,12 @@ def ring_positions(keys: Iterable[bytes]) -> Sequence[int]:
 
 
 def queue_key(queue: MessageQueue) -> bytes:
-    """Return the text of a queue that is hashed: Java's `MessageQueue.toString`."""
+    """Return the key of a queue: the text of Java's `MessageQueue.toString`, as bytes."""
     return _encode(f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]")
 
 
 def node_keys(members: Members, per_member: int) -> list[bytes]:
-    """Return the key of every node, member by member; numbers go on where a member is listed again."""
+    """Return the keys of all virtual nodes, member by member; the nodes of a member listed twice are numbered on."""
     most = max(Counter(members).values())
     numbers = [b"%d" % number for number in range(most * per_member)]
     keys: list[bytes] = []
@@ -56,7 +56,7 @@ def _encode(key: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ConsistentHash:
-    """RocketMQ's CONSISTENT_HASH; without virtual nodes no member gets a queue."""
+    """RocketMQ's CONSISTENT_HASH; with 0 virtual nodes no member gets a queue."""
 
     virtual_node_count: int = 10
     name: str = "CONSISTENT_HASH"
@@ -66,13 +66,13 @@ class ConsistentHash:
             raise OptionError("virtualNodeCnt", str(self.virtual_node_count), "negative", advice="give 1 to 10000")
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """Return the queues whose next node belongs to `current`."""
+        """Return the queues whose next node on the ring belongs to the member `current`."""
         if not check_listed(current, queues, members) or not self.virtual_node_count:
             return []
         return [queue for queue, owner in zip(queues, self._owners(queues, members), strict=True) if owner == current]
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """Return the queues of each member, by the owners of their next nodes."""
+        """Return the queues of each member: those whose next node on the ring belongs to it."""
         require_both(queues, members)
         assigned: dict[str, list[MessageQueue]] = {member: [] for member in members}
         if self.virtual_node_count:
@@ -81,7 +81,7 @@ class ConsistentHash:
         return [list(assigned[member]) for member in members]
 
     def _owners(self, queues: Queues, members: Members) -> list[str]:
-        """Return the owner of each queue's next node."""
+        """Return, for each queue, the member that the next node on the ring belongs to."""
         nodes = ring_positions(node_keys(members, self.virtual_node_count))
         # Of two nodes at one position the later one stays, as in Java's map.
         ring = dict(zip(nodes, range(len(nodes)), strict=True))

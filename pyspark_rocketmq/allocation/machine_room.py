@@ -1,4 +1,7 @@
-"""Assign the queues of a machine room to members that run in it."""
+"""Assign queues by the machine room of their broker.
+
+MACHINE_ROOM reads only the queues of given rooms; MACHINE_ROOM_NEARBY prefers members in the same room.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +19,22 @@ __all__ = ["MachineRoom", "MachineRoomNearby", "RoomOf"]
 _T = TypeVar("_T")
 
 RoomOf = Callable[[str], str | None]
-"""A function from a broker name or client id to its room; None if the room is unknown."""
+"""A function that returns the room of a broker name or client id; None if the room is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineRoom:
-    """RocketMQ's MACHINE_ROOM: only brokers named `room@name` of the given rooms are read."""
+    """RocketMQ's MACHINE_ROOM: only queues of brokers named `room@name` in the given rooms are assigned."""
 
     rooms: frozenset[str]
     name: str = "MACHINE_ROOM"
 
     def eligible(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """Return the queues that are read."""
+        """Return the queues whose brokers are in the given rooms."""
         return [queue for queue in queues if _room_prefix(queue.broker_name) in self.rooms]
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """Return the queues of one member, wherever it runs."""
+        """Return the queues of one member, which may run in any room."""
         if not check_listed(current, queues, members):
             return []
         return assign_trailing(self.eligible(queues), members.index(current), len(members))
@@ -43,14 +46,14 @@ class MachineRoom:
 
 
 def _room_prefix(broker_name: str) -> str | None:
-    """Return the room in a broker name of exactly two parts; as in Java, empty parts at the end do not count."""
+    """Return the room in a broker name `room@name`, else None; as in Java, empty parts at the end do not count."""
     parts = broker_name.rstrip("@").split("@")
     return parts[0] if len(parts) == 2 else None
 
 
 @dataclass(frozen=True, slots=True)
 class MachineRoomNearby:
-    """RocketMQ's MACHINE_ROOM_NEARBY: a room's queues go to its members, those of rooms without members to all."""
+    """RocketMQ's MACHINE_ROOM_NEARBY: queues go to members in the same room, or to all if no member is there."""
 
     inner: AllocateStrategy
     room_of_broker: RoomOf
@@ -58,11 +61,11 @@ class MachineRoomNearby:
 
     @property
     def name(self) -> str:
-        """Name of the strategy, with the inner strategy's."""
+        """Name of the strategy, including the inner strategy's name."""
         return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """Return the queues of one member: of its own room, then of rooms without members, by name."""
+        """Return one member's queues: those of its own room, then those of rooms without members, by room name."""
         if not check_listed(current, queues, members):
             return []
         rounds = [(local, takers) for local, takers in self._rounds(queues, members) if current in takers]
@@ -73,13 +76,13 @@ class MachineRoomNearby:
         require_both(queues, members)
         assigned: dict[str, list[MessageQueue]] = {member: [] for member in members}
         for local, takers in self._rounds(queues, members):
-            # A dict, so that a member listed twice is served once.
+            # A dict, so that a member listed twice gets its queues only once.
             for member, own in dict(zip(takers, self.inner.allocate_all(local, takers), strict=True)).items():
                 assigned[member].extend(own)
         return [list(assigned[member]) for member in members]
 
     def _rounds(self, queues: Queues, members: Members) -> list[tuple[list[MessageQueue], Members]]:
-        """Return the queues of each room with the members that they are assigned to."""
+        """Return, for each room, its queues and the members that share them."""
         queues_in = _group(queues, self._broker_room)
         members_in = _group(members, self._member_room)
         rooms = sorted(queues_in, key=lambda room: (room not in members_in, java_order(room)))

@@ -1,4 +1,4 @@
-"""Define what a strategy is, and check what it is given."""
+"""Define the interface of allocation strategies, and check their arguments."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ..model import MessageQueue
 __all__ = ["AllocateStrategy", "Members", "Queues", "check_listed", "require_both"]
 
 Queues = Sequence[MessageQueue]
-"""Queues in RocketMQ's order."""
+"""Queues in RocketMQ's sort order."""
 
 Members = Sequence[str]
-"""Client ids in Java's order, one per connection."""
+"""Client ids in Java's sort order; a client with several connections is listed several times."""
 
 _log = logging.getLogger(__name__)
 
 
 class AllocateStrategy(Protocol):
-    """One way to assign queues to members."""
+    """A way to assign queues to members."""
 
     @property
     def name(self) -> str:
-        """Name by which the members of a group agree on the strategy."""
+        """Name of the strategy; all members of a group must use the same one."""
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
         """Return the queues of one member, in the order in which they are assigned."""
@@ -35,7 +35,7 @@ class AllocateStrategy(Protocol):
 
 
 def require_both(queues: Queues, members: Members) -> None:
-    """Raise if there are no queues, or no members."""
+    """Raise if the list of queues or the list of members is empty."""
     if not queues:
         raise GroupError("no queues to allocate", advice="check that the topic's route has readable queues")
     if not members:
@@ -43,7 +43,7 @@ def require_both(queues: Queues, members: Members) -> None:
 
 
 def check_listed(current: str, queues: Queues, members: Members) -> bool:
-    """Return whether `current` is listed, and log if not; raise if there is nothing to assign.
+    """Return whether `current` is among the members, and log a warning if not; raise if one of the lists is empty.
 
     A member that its broker does not list (yet) gets no queue.
     """

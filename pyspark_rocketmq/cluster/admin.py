@@ -1,4 +1,4 @@
-"""Read and change what administrators read and change: topics, groups, statistics, settings.
+"""Send an administrator's requests: read and change topics, groups, statistics and settings.
 
 Each broker keeps topics and groups of its own. So changes go to every master, or to the named ones; reads go to one
 broker, or merge the replies of all.
@@ -62,7 +62,7 @@ from .servers import Reply
 
 
 class Admin:
-    """Topics, groups, statistics and settings of a whole cluster."""
+    """An administrator's requests about topics, groups, statistics and settings of a whole cluster."""
 
     def __init__(self, brokers: Brokers, name_servers: NameServers) -> None:
         self._brokers = brokers
@@ -74,7 +74,10 @@ class Admin:
     def create_topic(
         self, config: TopicConfig, broker_names: Collection[str] = (), deadline: Deadline | None = None
     ) -> None:
-        """Create or change a topic at the named masters, or at all; attributes are set as given."""
+        """Create or change a topic at the named masters, or at all masters.
+
+        An existing topic gets all values of `config`, but attributes that `config` leaves out are kept.
+        """
         attributes = config.attributes or {}
         header = CreateTopicRequestHeader(
             topic=config.topic_name,
@@ -104,16 +107,16 @@ class Admin:
         return {name: replace(config, topic_name=topic) for name, config in configs.items()}
 
     def is_compacted(self, topic: str, broker_name: str) -> bool | None:
-        """Return whether a topic is compacted, as its broker reported once; None if that cannot be known."""
+        """Return whether a topic is compacted, as its broker reported once; None if this cannot be known."""
         return self._brokers.compacted.is_compacted(topic, broker_name)
 
     def fetch_topic_configs(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, TopicConfig]:
-        """Return the configurations of one broker's topics, by the cluster's names."""
+        """Return the configurations of all topics of one broker, by the cluster's names of the topics."""
         reply = self._ask_master(broker_name, GetAllTopicConfigRequestHeader(), deadline)
         return reply.body(TopicConfigSerializeWrapper).topic_config_table
 
     def fetch_topic_stats(self, topic: str, deadline: Deadline | None = None) -> dict[MessageQueue, TopicOffset]:
-        """Return bounds and last store time of all queues of a topic."""
+        """Return bounds and last store time of all queues of a topic, from all brokers."""
         replies = self._brokers.ask_each(
             topic, GetTopicStatsInfoRequestHeader(topic=topic), absent=(TopicNotExist,), deadline=deadline
         )
@@ -125,19 +128,19 @@ class Admin:
     def create_group(
         self, config: SubscriptionGroupConfig, broker_names: Collection[str] = (), deadline: Deadline | None = None
     ) -> None:
-        """Create or change a group at the named masters, or at all."""
+        """Create or change a group at the named masters, or at all masters."""
         body = encode_body(replace(config, group_name=self._namespace.wrap(config.group_name)))
         self._ask_masters(UpdateSubscriptionGroupRequestHeader(), broker_names, deadline, body)
 
     def delete_group(self, group: str, *, clean_offsets: bool, deadline: Deadline | None = None) -> None:
-        """Delete a group from all masters; with `clean_offsets` its positions, too."""
+        """Delete a group from all masters; with `clean_offsets` also its positions."""
         header = DeleteSubscriptionGroupRequestHeader(group_name=group, clean_offset=clean_offsets)
         self._ask_masters(header, (), deadline)
 
     def fetch_group_config(
         self, group: str, broker_name: str, deadline: Deadline | None = None
     ) -> SubscriptionGroupConfig:
-        """Return one broker's configuration of a group (5.x); a broker may create a group that it does not know."""
+        """Return one broker's configuration of a group (5.x); some brokers create a group that they do not know."""
         reply = self._ask_master(broker_name, GetSubscriptionGroupConfigRequestHeader(group=group), deadline)
         config = reply.body(SubscriptionGroupConfig)
         return replace(config, group_name=self._namespace.unwrap(config.group_name))
@@ -145,18 +148,18 @@ class Admin:
     def fetch_group_configs(
         self, broker_name: str, deadline: Deadline | None = None
     ) -> dict[str, SubscriptionGroupConfig]:
-        """Return the configurations of one broker's groups, by the cluster's names."""
+        """Return the configurations of all groups of one broker, by the cluster's names of the groups."""
         reply = self._ask_master(broker_name, GetAllSubscriptionGroupRequestHeader(), deadline)
         return reply.body(SubscriptionGroupWrapper).subscription_group_table
 
     def fetch_groups_of_topic(self, topic: str, deadline: Deadline | None = None) -> tuple[str, ...]:
-        """Return the groups that consume a topic or have committed in it."""
+        """Return the groups that consume a topic or have committed positions in it."""
         replies = self._brokers.ask_each(topic, QueryTopicConsumeByWhoRequestHeader(topic=topic), deadline=deadline)
         groups = {group for reply in replies.values() for group in reply.body(GroupList).group_list}
         return tuple(sorted(map(self._namespace.unwrap, groups)))
 
     def fetch_topics_of_group(self, group: str, deadline: Deadline | None = None) -> tuple[str, ...]:
-        """Return the topics in which a group has committed (5.x)."""
+        """Return the topics in which a group has committed positions (5.x)."""
         header = QueryTopicsByConsumerRequestHeader(group=group)
         replies = self._brokers.ask_each(retry_topic(group), header, deadline=deadline)
         topics = {topic for reply in replies.values() for topic in reply.body(TopicList).topic_list}
@@ -167,14 +170,14 @@ class Admin:
     def fetch_consume_stats(
         self, group: str, topic: str | None = None, deadline: Deadline | None = None
     ) -> dict[MessageQueue, OffsetWrapper]:
-        """Return a group's progress in each queue of one topic, or of all."""
+        """Return a group's position and the end of each queue, of one topic or of all the group's topics."""
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         replies = self._brokers.ask_each(topic or retry_topic(group), header, deadline=deadline)
         tables = (reply.body(ConsumeStats).offset_table for reply in replies.values())
         return {self._namespace.unwrap_queue(queue): offsets for table in tables for queue, offsets in table.items()}
 
     def fetch_time_spans(self, group: str, topic: str, deadline: Deadline | None = None) -> list[QueueTimeSpan]:
-        """Return the store times around a group's position in each queue of a topic."""
+        """Return the store times of each queue's first and last message, and of the last one the group consumed."""
         header = QueryConsumeTimeSpanRequestHeader(group=group, topic=topic)
         replies = self._brokers.ask_each(topic, header, deadline=deadline)
         spans = (span for a in replies.values() for span in a.body(QueryConsumeTimeSpanBody).consume_time_span_set)
@@ -183,14 +186,14 @@ class Admin:
     def reset_offsets(
         self, group: str, topic: str, timestamp_ms: int = -1, deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
-        """Move a group to a store time in all queues of a topic (-1: to their ends); return its positions now."""
+        """Move a group to a store time in all queues of a topic (-1: to their ends); return its new positions."""
         header = ResetOffsetRequestHeader(topic=topic, group=group, timestamp=timestamp_ms, is_force=True)
         return self._moved(self._brokers.ask_each(topic, header, deadline=deadline).values())
 
     def reset_offset(
         self, group: str, queue: MessageQueue, offset: int, deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
-        """Move a group to an offset in one queue (5.x); return its position now."""
+        """Move a group's position in one queue to an offset (5.x); return the new position."""
         header = ResetOffsetRequestHeader(
             topic=queue.topic, group=group, timestamp=-1, is_force=True, queue_id=queue.queue_id, offset=offset
         )
@@ -205,7 +208,7 @@ class Admin:
     def fetch_running_info(
         self, group: str, client_id: str, *, with_stacks: bool = False, deadline: Deadline | None = None
     ) -> ConsumerRunningInfo:
-        """Return a member's report about itself."""
+        """Return what a running member reports about itself; `with_stacks` adds the stacks of its threads."""
         header = GetConsumerRunningInfoRequestHeader(
             consumer_group=group, client_id=client_id, jstack_enable=with_stacks
         )
@@ -220,7 +223,7 @@ class Admin:
         broker_name: str,
         deadline: Deadline | None = None,
     ) -> ConsumeMessageDirectlyResult:
-        """Have a member consume the message with this offset message id now."""
+        """Tell a member to consume the message with this offset message id now; return the member's result."""
         header = ConsumeMessageDirectlyResultRequestHeader(
             consumer_group=group, client_id=client_id, msg_id=message_id, topic=topic, broker_name=broker_name
         )
@@ -229,7 +232,7 @@ class Admin:
     # --- brokers -----------------------------------------------------------------------------------------------------
 
     def fetch_broker_config(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, str]:
-        """Return all settings of a master."""
+        """Return all settings of a master as a dict."""
         reply = self._ask_master(broker_name, GetBrokerConfigRequestHeader(), deadline)
         lines = str(reply.command.body, "utf-8", "replace").splitlines()
         pairs = (line.partition("=") for line in lines if not line.startswith("#"))
@@ -243,7 +246,7 @@ class Admin:
         self._ask_master(broker_name, UpdateBrokerConfigRequestHeader(), deadline, body)
 
     def fetch_runtime_info(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, str]:
-        """Return a master's runtime figures."""
+        """Return a master's runtime figures as a dict."""
         return self._ask_master(broker_name, GetBrokerRuntimeInfoRequestHeader(), deadline).body(KVTable).table
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -266,7 +269,7 @@ class Admin:
         return self._brokers.ask_at(broker.master(), header, body, broker_name=broker.broker_name, deadline=deadline)
 
     def _find(self, names: Collection[str], deadline: Deadline | None) -> list[BrokerEndpoints]:
-        """Return the brokers of these names, or all; raise if a name is unknown."""
+        """Return the brokers with these names, or all brokers; raise if a name is unknown."""
         known = {broker.broker_name: broker for broker in self._name_servers.fetch_brokers(deadline)}
         if unknown := sorted(set(names) - known.keys()) or ([] if known else ["any"]):
             advice = f"known are: {', '.join(known) or 'none'}"

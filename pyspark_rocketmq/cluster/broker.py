@@ -1,7 +1,7 @@
 """Send requests to the broker process that serves a topic now, and follow route changes.
 
-A request for a queue goes to the address that the topic's route names for its broker: to the master, or where any
-copy will do, to a replica when there is no master. When an error says that the route is stale, the next attempt uses
+A request for a queue goes to the address that the topic's route names for its broker: to the master, or to a replica if
+there is no master and any copy can serve the request. When an error says that the route is stale, the next attempt uses
 a new one. Requests for many queues leave in one burst per broker.
 """
 
@@ -27,7 +27,7 @@ Errors = tuple[type[RocketMQError], ...]
 
 
 class RoutedRequest(NamedTuple):
-    """A request to whichever process of a broker serves a topic now."""
+    """A request about a topic to a broker, by name; the route decides which of its processes gets it."""
 
     topic: str
     broker_name: str
@@ -41,7 +41,7 @@ def to_queue(queue: MessageQueue, header: RequestHeader) -> RoutedRequest:
 
 
 class Brokers:
-    """The brokers behind the routes."""
+    """All brokers of a cluster; requests find them by the routes of topics."""
 
     def __init__(self, servers: Servers, routes: RouteTable) -> None:
         settings = servers.settings
@@ -57,7 +57,7 @@ class Brokers:
     # --- by route ----------------------------------------------------------------------------------------------------
 
     def ask(self, request: RoutedRequest, *, any_copy: bool = False, deadline: Deadline | None = None) -> Reply:
-        """Return a broker's reply; repeat the request if that may help."""
+        """Return a broker's reply; repeat the request after a retriable error."""
         return self.ask_all({None: request}, any_copy=any_copy, deadline=deadline)[None]
 
     def ask_all(
@@ -68,9 +68,9 @@ class Brokers:
         any_copy: bool = False,
         deadline: Deadline | None = None,
     ) -> dict[K, Reply]:
-        """Send all requests at once and return their replies; leave out requests that fail with an `absent` error.
+        """Send many requests at once and return their replies; leave out requests that fail with an `absent` error.
 
-        Requests that fail otherwise are repeated if that may help.
+        Requests that fail with another retriable error are repeated.
         """
         results: dict[K, Reply | None] = {}
 
@@ -94,7 +94,7 @@ class Brokers:
     def try_all(
         self, requests: Mapping[K, RoutedRequest], *, any_copy: bool = False, deadline: Deadline | None = None
     ) -> dict[K, Reply | RocketMQError]:
-        """Send all requests at once, without repetition; return for each its reply, or the error in its place."""
+        """Send many requests once, without repetition; return for each its reply, or its error instead of a reply."""
         routes = {topic: self._try_route(topic, deadline) for topic in {each.topic for each in requests.values()}}
         placed = {key: _place(request, routes[request.topic], any_copy) for key, request in requests.items()}
         sent = {key: each for key, each in placed.items() if isinstance(each, ServerRequest)}
@@ -113,14 +113,14 @@ class Brokers:
         any_copy: bool = False,
         deadline: Deadline | None = None,
     ) -> dict[str, Reply]:
-        """Send every broker that holds queues of a topic the same request; return replies by broker name."""
+        """Send the same request to every broker that holds queues of a topic; return replies by broker name."""
         requests = {name: RoutedRequest(topic, name, header) for name in self._names(topic, deadline)}
         return self.ask_all(requests, absent=absent, any_copy=any_copy, deadline=deadline)
 
     def ask_any(
         self, topic: str, header: RequestHeader, body: bytes = b"", *, deadline: Deadline | None = None
     ) -> Reply:
-        """Send the brokers that hold queues of a topic a request, one after the other, until one replies."""
+        """Send a request to the brokers of a topic, one at a time, until one replies; return this reply."""
         self._need_routes([topic], deadline)
         return self._retrying.run(lambda: self._ask_around(topic, header, body, deadline), deadline)
 
@@ -137,14 +137,14 @@ class Brokers:
             self.servers.tell(self.locate(request, deadline=deadline), deadline)
 
     def tell(self, request: RoutedRequest, *, deadline: Deadline | None = None) -> None:
-        """Send a master a one-way request; repeat it if that may help."""
+        """Send a master a one-way request; repeat it after a retriable error."""
         self._need_routes([request.topic], deadline)
         self._retrying.run(lambda: self.tell_once(request, deadline=deadline), deadline)
 
     def locate(
         self, request: RoutedRequest, *, any_copy: bool = False, deadline: Deadline | None = None
     ) -> ServerRequest:
-        """Return the request to the master, or with `any_copy` to a replica where there is no master."""
+        """Return a request with the address of the master, or with `any_copy` of a replica if there is no master."""
         placed = _place(request, self.routes.route(request.topic, deadline), any_copy)
         if isinstance(placed, RocketMQError):
             raise placed
@@ -161,7 +161,7 @@ class Brokers:
         broker_name: str = "",
         deadline: Deadline | None = None,
     ) -> Reply:
-        """Return the reply of one process; repeat the request if that may help."""
+        """Return the reply of the broker process at an address; repeat the request after a retriable error."""
         request = ServerRequest(address, header, body, broker_name)
         return self._retrying.run(lambda: self.servers.ask(request, deadline=deadline), deadline)
 
@@ -169,7 +169,7 @@ class Brokers:
 
     @contextmanager
     def _learning(self, topic: str) -> Iterator[None]:
-        """Expire the topic's route when an error that passes says that it is stale."""
+        """Expire the topic's route if the `with` block raises an error that says that the route is stale."""
         try:
             yield
         except RocketMQError as error:
@@ -197,12 +197,12 @@ class Brokers:
             return error
 
     def _need_routes(self, topics: Iterable[str], deadline: Deadline | None) -> None:
-        """Raise now if a topic has no route: name servers have repeated the request already."""
+        """Raise if the route of a topic cannot be fetched; name servers have repeated the request already."""
         for topic in topics:
             self.routes.route(topic, deadline)
 
     def _ask_around(self, topic: str, header: RequestHeader, body: bytes, deadline: Deadline | None) -> Reply:
-        """Give each broker a part of the time, so that a silent one leaves some for the others."""
+        """Return the first reply of a broker; each gets a part of the time, so that the others have time left."""
         failures, names = [], self._names(topic, deadline)
         for name, own_deadline in in_turn(deadline, names):
             request = RoutedRequest(topic, name, header, body)
@@ -216,7 +216,7 @@ class Brokers:
 
 
 def _place(request: RoutedRequest, route: Route | RocketMQError, any_copy: bool) -> ServerRequest | RocketMQError:
-    """Return the request to one process, or the error why no process can get it."""
+    """Return the request with the address of the broker process that gets it, or the error that no process can."""
     if isinstance(route, RocketMQError):
         return route
     topic, broker_name, header, body = request

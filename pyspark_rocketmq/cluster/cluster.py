@@ -27,7 +27,7 @@ from .settings import ClusterSettings
 
 
 class Cluster:
-    """Name servers and brokers under one set of settings."""
+    """All name servers and brokers of a cluster, used with one set of settings."""
 
     def __init__(self, settings: ClusterSettings, links: Links) -> None:
         self.settings = settings
@@ -50,16 +50,16 @@ class Cluster:
 
 
 def open_cluster(settings: ClusterSettings) -> Cluster:
-    """Return a cluster for one thread at a time, over this process's connection pool."""
+    """Return a cluster for one thread at a time; it borrows connections from the pool of this process."""
     return Cluster(settings, InlineLinks(pool_for(settings.net)))
 
 
 @cache
 def worker_cluster(settings: ClusterSettings) -> Cluster:
-    """Return this process's one cluster for these settings; its connections and routes outlive a task."""
+    """Return the one cluster of this process for these settings; its connections and routes are kept between tasks."""
     return open_cluster(settings)
 
 
 def open_shared_cluster(settings: ClusterSettings, handler: Handler | None = None) -> Cluster:
-    """Return a cluster for many threads, over connections of its own; `handler` serves the requests of brokers."""
+    """Return a cluster for many threads with its own connections; `handler` answers requests that brokers send."""
     return Cluster(settings, SharedLinks(SharedPool(settings.net, handler)))

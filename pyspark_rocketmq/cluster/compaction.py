@@ -1,8 +1,8 @@
 """Find out whether a topic is compacted.
 
-Compaction keeps the last message of each key, so offsets of such a topic are missing lawfully. It is an attribute of
-the topic, fixed when the topic is created, so a process fetches it once. Releases before 5.0
-know neither compaction nor the request; a user without permission to read the topic's configuration is refused.
+Compaction keeps only the last message of each key, so that missing offsets are no loss in such a topic. It is an
+attribute of the topic, fixed when the topic is created, so a process fetches it once. Releases before 5.0 know neither
+compaction nor the request; a user without permission to read the topic's configuration is refused.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _REFUSALS = (CredentialsRefused, NoPermission, RequestCodeNotSupported)
 
 
 FetchConfig = Callable[[str, str], TopicConfig]
-"""Fetches the configuration of a topic from a broker, by their names."""
+"""A function that fetches a topic's configuration from a broker; it takes topic and broker name."""
 
 
 class CompactedTopics:
-    """The compacted topics among those that were looked up."""
+    """A cache of which topics are compacted."""
 
     def __init__(self, fetch: FetchConfig) -> None:
         self._fetch = fetch
         self._known: dict[tuple[str, str], bool | None] = {}
         self.found: set[tuple[str, str]] = set()
-        """Topics that are known to be compacted, with their brokers' names; filled by `is_compacted`."""
+        """Pairs of a topic known to be compacted and its broker's name; filled by `is_compacted`."""
 
     def is_compacted(self, topic: str, broker_name: str) -> bool | None:
-        """Return whether the topic is compacted; None if that cannot be known.
+        """Return whether the topic is compacted; None if this cannot be known.
 
-        A refusal is remembered; a broker that did not respond gets another request next time.
+        A broker's refusal is remembered; after a missing response the next call sends another request.
         """
         if (topic, broker_name) in self._known:
             return self._known[topic, broker_name]

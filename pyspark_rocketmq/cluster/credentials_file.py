@@ -1,7 +1,7 @@
 """Read credentials from a file that exists on each machine and may change at any time.
 
-Settings hold the path alone, so that no pickle holds a secret. Each signature checks whether the file has changed, so
-rotated credentials count from the next request on.
+Settings hold only the path, so that no pickle holds a secret. Each signature checks whether the file has changed, so
+that the next request after a change is signed with the new credentials.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CredentialsFile:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Turn the errors of reading a file into one that names the option."""
+        """Turn errors of the `with` block, which reads or parses the file, into an `OptionError` about the option."""
         try:
             yield
         except (OSError, ValueError) as cause:  # ValueError: a path that cannot be one, or text that is not UTF-8
@@ -48,14 +48,14 @@ class CredentialsFile:
 
 @lru_cache(maxsize=16)
 def _read(file: CredentialsFile, _version: tuple[int, int, int]) -> Credentials:
-    """Return the contents, read once for each version of the file."""
+    """Return the credentials in the file; cached, so that each version of the file is read once."""
     with file.reading(), open(file.path, encoding="utf-8") as opened:
         text = opened.read()
     return parse_credentials(text, file)
 
 
 def parse_credentials(text: str, file: CredentialsFile) -> Credentials:
-    """Return the credentials in a file's text; errors name the file and the line's number, never its text."""
+    """Return the credentials in a file's text; errors name the file and the number of the line, never its text."""
     values: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -1,7 +1,7 @@
 """Make a client a member of a group, and lock queues for it.
 
 Each broker process knows the members that send it heartbeats; the master of a queue keeps the queue's lock. So
-heartbeats and unregistrations go to single addresses, and everything else goes by route.
+heartbeats and unregistrations go to single addresses, and all other requests go to the broker that the route names.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from .names import Namespace
 from .servers import ServerRequest
 
 MOST_MEMBERS = 10_000
-"""Members of one group: every member assigns queues to all of them."""
+"""Largest number of members of one group; the work of a rebalance grows with it."""
 _OFFLINE = (ConsumerNotOnline, GroupWithoutMembers)
 
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """The result of an attempt to lock queues."""
+    """The result of a request to lock queues: granted, refused or unknown."""
 
     granted: frozenset[MessageQueue]
     refused: frozenset[MessageQueue]
-    """Queues that another client holds."""
+    """Queues that another client has locked."""
     unknown: Mapping[str, RocketMQError]
-    """Errors of brokers that did not respond: locks that were held there before are still held."""
+    """The error of each broker that did not reply; locks that the client held there before count as held."""
 
 
 class HeartbeatReply(NamedTuple):
@@ -67,7 +67,7 @@ class HeartbeatReply(NamedTuple):
 
 
 class Groups:
-    """Members, locks and subscriptions of groups."""
+    """Requests about members, locks and subscriptions of groups."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -76,7 +76,7 @@ class Groups:
     # --- membership --------------------------------------------------------------------------------------------------
 
     def heartbeat(self, address: Address, data: HeartbeatData, deadline: Deadline | None = None) -> HeartbeatReply:
-        """Send one broker process a client's heartbeat, with its groups and subscriptions."""
+        """Send one broker process a client's heartbeat with its groups and subscriptions, and return the reply."""
         body = encode_body(_wrap_heartbeat(data, self._namespace))
         reply = self._brokers.servers.ask(ServerRequest(address, HeartbeatRequestHeader(), body), deadline=deadline)
         header = reply.header(HeartbeatResponseHeader)
@@ -98,7 +98,7 @@ class Groups:
         self._brokers.servers.ask(ServerRequest(address, header), deadline=deadline)
 
     def fetch_members(self, group: str, topic: str, deadline: Deadline | None = None) -> tuple[str, ...]:
-        """Return the client ids of the group's live members, as a broker of the topic knows them."""
+        """Return the client ids of the group's live members, as reported by one broker of the topic."""
         header = GetConsumerListByGroupRequestHeader(consumer_group=group)
         try:
             reply = self._brokers.ask_any(topic, header, deadline=deadline)
@@ -113,7 +113,7 @@ class Groups:
     def check_subscription(
         self, group: str, client_id: str, subscription: SubscriptionData, deadline: Deadline | None = None
     ) -> None:
-        """Have a broker of the topic check a filter expression; raise its error if the expression is not accepted."""
+        """Let a broker of the topic check a filter expression; raise the broker's error if it rejects it."""
         body = CheckClientRequestBody(
             client_id=client_id,
             group=self._namespace.wrap(group),
@@ -128,7 +128,7 @@ class Groups:
     def fetch_consumer_connections(
         self, group: str, topic: str | None = None, deadline: Deadline | None = None
     ) -> dict[str, ConsumerConnection]:
-        """Return the members of a group by broker; leave out brokers that know none."""
+        """Return the members of a group by broker; brokers without members of the group are left out."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         replies = self._brokers.ask_each(topic or retry_topic(group), header, absent=_OFFLINE, deadline=deadline)
         return {name: reply.body(ConsumerConnection) for name, reply in replies.items()}
@@ -136,7 +136,7 @@ class Groups:
     def fetch_producer_connections(
         self, group: str, topic: str, deadline: Deadline | None = None
     ) -> dict[str, ProducerConnection]:
-        """Return the clients that produce for a group, by broker of a topic; leave out brokers that know none."""
+        """Return the producers of a group by broker of a topic; brokers without any are left out."""
         header = GetProducerConnectionListRequestHeader(producer_group=group)
         replies = self._brokers.ask_each(topic, header, absent=_OFFLINE, deadline=deadline)
         return {name: reply.body(ProducerConnection) for name, reply in replies.items()}
@@ -146,7 +146,7 @@ class Groups:
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], deadline: Deadline | None = None
     ) -> Locked:
-        """Take or renew the locks of queues, without repetition; one broker's error does not hide another's reply."""
+        """Lock queues, or renew their locks, without repetition; return what each broker granted, or its error."""
         parts = self._by_broker(queues)
         requests = {
             name: self._lock_request(LockBatchMqRequestHeader(), group, client_id, part) for name, part in parts.items()
@@ -165,7 +165,7 @@ class Groups:
     def unlock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], deadline: Deadline | None = None
     ) -> None:
-        """Release the locks of queues; locks of other clients stay."""
+        """Release a client's locks of queues; locks of other clients stay."""
         requests = {
             name: self._lock_request(UnlockBatchMqRequestHeader(), group, client_id, part)
             for name, part in self._by_broker(queues).items()
@@ -175,7 +175,7 @@ class Groups:
     def unlock_oneway(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], deadline: Deadline | None = None
     ) -> None:
-        """Release the locks of queues without waiting for responses.
+        """Release a client's locks of queues without waiting for responses.
 
         Every broker gets the request once; the first error is raised when all have got it.
         """
@@ -192,7 +192,10 @@ class Groups:
     def _lock_request(
         self, header: RequestHeader, group: str, client_id: str, queues: list[MessageQueue]
     ) -> RoutedRequest:
-        """Return a request about locks; it may name queues of several topics, of which the first one's route counts."""
+        """Return a request about locks of one broker's queues.
+
+        The queues may belong to several topics; the route of the first one's topic gives the broker's address.
+        """
         body = LockBatchRequestBody(
             consumer_group=self._namespace.wrap(group),
             client_id=client_id,
@@ -208,7 +211,7 @@ class Groups:
 
 
 def _wrap_heartbeat(data: HeartbeatData, namespace: Namespace) -> HeartbeatData:
-    """Return a heartbeat under the cluster's names: the wire wraps names in headers only."""
+    """Return a heartbeat with the cluster's names in its body: elsewhere only names in headers get the namespace."""
     return replace(
         data,
         producer_data_set=tuple(

@@ -1,4 +1,4 @@
-"""Carry requests over connections.
+"""Send requests to servers over connections, one or many at once.
 
 A task of one thread borrows connections from a pool (`InlineLinks`); group members and producers share one connection
 per server among their threads (`SharedLinks`). Both send to many servers at once: every request of a burst is sent
@@ -24,24 +24,24 @@ from ..net.threaded import ThreadedConnection
 from ..wire.header import Command
 
 CONNECTING = 32
-"""Number of servers to connect to at once."""
+"""Number of servers to which `SharedLinks` connects at the same time."""
 BURST = 512
-"""Number of requests that one server gets at once; its queues hold thousands, for all its clients."""
+"""Number of requests that one server gets at once; its own queues hold thousands of requests, of all its clients."""
 
 Addressed = tuple[Address, Command]
 """A server's address, and a request to it."""
 Result = Command | RocketMQError
-"""A response whatever its code, or the error why there is none."""
+"""A response, with any response code, or the error that explains why there is none."""
 
 
 class Links(Protocol):
-    """A way to carry requests to servers; a response counts whatever its code, a missing response is an error."""
+    """A way to send requests to servers; a response with an error code is returned, a missing response is an error."""
 
     def call(self, address: Address, request: Command, deadline: Deadline | None = None) -> Command:
         """Send a request, wait, and return the response."""
 
     def call_all(self, requests: Sequence[Addressed], deadline: Deadline | None = None) -> list[Result]:
-        """Send all requests at once; return for each its response, or the error in its place."""
+        """Send all requests at once; return for each its response, or its error in place of the response."""
 
     def tell(self, address: Address, request: Command, deadline: Deadline | None = None) -> None:
         """Send a one-way request."""
@@ -51,7 +51,7 @@ class Links(Protocol):
 
 
 def within(deadline: Deadline | None, seconds: float) -> Deadline:
-    """Return the deadline of one step, which ends with the whole operation at the latest."""
+    """Return the deadline of a step that may take `seconds`, but not longer than the whole operation's `deadline`."""
     return Deadline.after(seconds if deadline is None else min(seconds, deadline.remaining()))
 
 
@@ -71,7 +71,7 @@ class InlineLinks:
             return connection.call(request.code, request.fields, bytes(request.body), until)
 
     def call_all(self, requests: Sequence[Addressed], deadline: Deadline | None = None) -> list[Result]:
-        """Send all requests at once, `BURST` to a server; return for each its response, or the error in its place."""
+        """Send all requests at once, at most `BURST` to each server; return for each its response or its error."""
         results: dict[int, Result] = {}
         for burst in _bursts(requests):
             with ExitStack() as borrowed:
@@ -98,7 +98,7 @@ class InlineLinks:
         deadline: Deadline | None,
         results: dict[int, Result],
     ) -> _Started | None:
-        """Send one server its part of a burst, without waiting for the socket."""
+        """Send one server its requests of a burst without waiting for responses; put errors into `results`."""
         until = _to_connect(self._pool.settings, deadline)
         try:
             connection = borrowed.enter_context(self._pool.connection(requests[numbers[0]][0], until))
@@ -114,11 +114,11 @@ class InlineLinks:
 
 
 _Started = tuple[Connection, dict[int, int]]
-"""A connection and the numbers of the requests that it carries, by opaque."""
+"""A connection, and the request numbers of the responses it must bring, by opaque."""
 
 
 def _collect(started: _Started, results: dict[int, Result], deadline: Deadline) -> None:
-    """Wait for the responses; a request without one gets the error that says why."""
+    """Wait for the responses of one connection and put them into `results`; a missing one is replaced by an error."""
     connection, number_of = started
     try:
         for opaque, command in connection.collect(tuple(number_of), deadline):
@@ -144,7 +144,7 @@ class SharedLinks:
         return connection.call(request.code, request.fields, bytes(request.body), until)
 
     def call_all(self, requests: Sequence[Addressed], deadline: Deadline | None = None) -> list[Result]:
-        """Send all requests at once, `BURST` to a server; return for each its response, or the error in its place."""
+        """Send all requests at once, at most `BURST` to each server; return for each its response or its error."""
         results: dict[int, Result] = {}
         for burst in _bursts(requests):
             sent = self._submit_burst([[requests[number] for number in numbers] for numbers in burst], deadline)
@@ -163,7 +163,7 @@ class SharedLinks:
         self._pool.close_all()
 
     def _submit_burst(self, parts: Sequence[Sequence[Addressed]], deadline: Deadline | None) -> list[list[_Submitted]]:
-        """Send each server its part: connected servers first, then all others in parallel."""
+        """Send each server its requests: first to connected servers, then to all others in parallel."""
         sent: dict[int, list[_Submitted]] = {}
         unconnected = []
         for number, part in enumerate(parts):
@@ -203,7 +203,7 @@ _Submitted = Future[Command] | RocketMQError
 
 
 def _wait(submitted: _Submitted) -> Result:
-    """Wait for a response; the connection ends its futures at their deadlines at the latest."""
+    """Return the response or error of a submitted request; the connection ends the wait at its deadline."""
     if isinstance(submitted, RocketMQError):
         return submitted
     try:
@@ -213,7 +213,7 @@ def _wait(submitted: _Submitted) -> Result:
 
 
 def _bursts(requests: Sequence[Addressed]) -> Iterator[list[list[int]]]:
-    """Yield the numbers of the requests, server by server, in rounds of at most `BURST` for each server."""
+    """Yield bursts: lists of request numbers, one list per server, each with at most `BURST` numbers."""
     by_address = defaultdict(list)
     for number, (address, _) in enumerate(requests):
         by_address[address].append(number)

@@ -1,6 +1,6 @@
 """Send single messages to brokers, and look up single messages.
 
-Requests that store something are never repeated here: a send without a response may have been carried out. Producers
+Requests that store something are never repeated here, since a send without a response may have succeeded. Producers
 decide whether to repeat it, and at which broker. An error that says that the route is stale expires the route.
 """
 
@@ -33,10 +33,10 @@ from .broker import Brokers, RoutedRequest
 from .servers import OK, Reply
 
 TEMPLATE_TOPIC = "TBW102"
-"""The topic whose configuration brokers copy when they create an unknown one."""
+"""The topic whose configuration brokers copy when they create an unknown topic."""
 
 STORED = OK | {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT}
-"""Codes that say that a message is stored; all but the first leave out one safeguard."""
+"""Response codes with which a message is stored; all but the first mean that one safeguard is missing."""
 
 LATEST_MS = 2**63 - 1
 _UNIQUE_KEY_COUNT = 32
@@ -44,13 +44,13 @@ _UNIQUE_KEY_COUNT = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
-    """A message in its final form, or a batch body, to be stored in a queue."""
+    """A message in its final form, or the encoded messages of a batch, to be stored in a queue."""
 
     producer_group: str
     queue: MessageQueue
     body: bytes
     properties: str = ""
-    """The properties' text; for a batch, the properties of the whole."""
+    """The encoded properties of the message, or of the batch as a whole."""
     born_timestamp_ms: int
     sys_flag: int = 0
     flag: int = 0
@@ -59,19 +59,19 @@ class Sending:
     max_reconsume_times: int | None = None
     queue_count_if_new: int = 4
     route_topic: str = ""
-    """The topic whose route names the broker, if it is not the queue's own: that one does not exist yet."""
+    """The topic whose route names the broker; set if the queue's own topic does not exist yet and has no route."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The place where a message was stored."""
+    """The queue and offset at which a broker stored a message, and whether a safeguard was missing."""
 
     status: ResponseCode
     message_id: str
     """The offset message id; for a batch, all ids joined by commas."""
     queue: MessageQueue
     queue_offset: int
-    """For a batch, the offset of its first message."""
+    """The offset of the message, or of the first message of a batch."""
     transaction_id: str | None = None
     recall_handle: str | None = None
 
@@ -84,7 +84,7 @@ class FoundMessage(NamedTuple):
 
 
 class Messages:
-    """Sends and lookups of single messages."""
+    """Requests that send and look up single messages."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -93,7 +93,7 @@ class Messages:
     # --- storing -----------------------------------------------------------------------------------------------------
 
     def send(self, sending: Sending, deadline: Deadline | None = None) -> Receipt:
-        """Store a message or a batch."""
+        """Store a message or a batch, and return where it was stored."""
         reply = self._brokers.ask_once(_send_request(sending), welcome=STORED, deadline=deadline)
         stored = reply.header(SendMessageResponseHeader)
         return Receipt(
@@ -120,7 +120,11 @@ class Messages:
         max_reconsume_times: int | None = None,
         deadline: Deadline | None = None,
     ) -> None:
-        """Have a message delivered to the group again: after the level's delay, the broker's (0), or never (-1)."""
+        """Let a broker deliver a message to the group again.
+
+        `delay_level` chooses the delay: 0 lets the broker decide, and -1 sends the message to the dead-letter topic
+        instead.
+        """
         request = send_back_request(
             group,
             queue.topic,
@@ -135,13 +139,13 @@ class Messages:
     def end_transaction(
         self, broker_name: str, header: EndTransactionRequestHeader, deadline: Deadline | None = None
     ) -> None:
-        """Commit or roll back a half message; brokers do not respond."""
+        """Commit or roll back a half message; brokers do not respond to this request."""
         self._brokers.tell_once(RoutedRequest(header.topic or "", broker_name, header), deadline=deadline)
 
     def recall(
         self, producer_group: str, topic: str, broker_name: str, handle: str, deadline: Deadline | None = None
     ) -> str:
-        """Recall a timed message, and return its unique id."""
+        """Recall a timed message before its delivery, and return its unique id."""
         header = RecallMessageRequestHeader(producer_group=producer_group, topic=topic, recall_handle=handle)
         request = RoutedRequest(topic, broker_name, header)
         return self._brokers.ask_once(request, deadline=deadline).header(RecallMessageResponseHeader).msg_id
@@ -158,7 +162,7 @@ class Messages:
         end_ms: int = LATEST_MS,
         deadline: Deadline | None = None,
     ) -> list[FoundMessage]:
-        """Return messages with a key, at most `max_count` from each broker, by store time."""
+        """Return the messages with a key, at most `max_count` from each broker, sorted by store time."""
         header = QueryMessageRequestHeader(
             topic=topic, key=key, max_num=max_count, begin_timestamp=begin_ms, end_timestamp=end_ms,
             index_type="K", unique_key_query=False,
@@ -166,7 +170,7 @@ class Messages:
         return self._query(topic, header, lambda record: key in record.properties.get("KEYS", "").split(" "), deadline)
 
     def query_by_unique_key(self, topic: str, unique_key: str, deadline: Deadline | None = None) -> list[FoundMessage]:
-        """Return messages with a unique id, by store time: the message itself, and copies such as retries."""
+        """Return the messages with a unique id, sorted by store time: the message itself, and copies for retries."""
         header = QueryMessageRequestHeader(
             topic=topic, key=unique_key, max_num=_UNIQUE_KEY_COUNT, begin_timestamp=0, end_timestamp=LATEST_MS,
             index_type="U", unique_key_query=True,
@@ -192,7 +196,7 @@ class Messages:
     def _query(
         self, topic: str, header: RequestHeader, is_meant: Callable[[Record], bool], deadline: Deadline | None
     ) -> list[FoundMessage]:
-        """Return the messages that `is_meant` accepts: brokers search by the hash of a key."""
+        """Return the found messages that `is_meant` accepts: brokers search by a hash and may return other messages."""
         replies = self._brokers.ask_each(topic, header, absent=(QueryNotFound,), any_copy=True, deadline=deadline)
         found = [
             FoundMessage(MessageQueue(record.topic, broker_name, record.queue_id), record)
@@ -203,7 +207,7 @@ class Messages:
         return sorted(found, key=lambda each: each.record.store_timestamp)
 
     def _records(self, reply: Reply) -> list[Record]:
-        """Return the stored messages of a reply, under the user's names of their topics."""
+        """Return the stored messages in a reply; their topics have the user's names."""
         with located(reply.request.where()):
             records = decode_records(reply.command.body)
         return [replace(record, topic=self._namespace.unwrap(record.topic)) for record in records]
@@ -219,7 +223,7 @@ def send_back_request(
     origin_message_id: str | None = None,
     max_reconsume_times: int | None = None,
 ) -> RoutedRequest:
-    """Return the request to deliver a message again, for callers that send many at once."""
+    """Return the request for `Messages.send_back`, for callers that send many at once."""
     header = ConsumerSendMsgBackRequestHeader(
         offset=physical_offset,
         group=group,
@@ -233,7 +237,7 @@ def send_back_request(
 
 
 def _send_request(sending: Sending) -> RoutedRequest:
-    """Return a send request in its short form."""
+    """Return the request that stores a message, in the short form with one-letter fields."""
     kind = SendBatchMessageRequestHeader if sending.is_batch else SendMessageRequestHeaderV2
     header = kind(
         producer_group=sending.producer_group,

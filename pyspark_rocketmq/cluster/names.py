@@ -1,7 +1,7 @@
 """Translate the user's names of topics and groups to the cluster's names, and back.
 
-Namespaces come in two versions. Version 1 is spelled into the names: `NS%orders`, `%RETRY%NS%group`. Version 2
-leaves names alone and travels in two header fields. System names belong to no namespace.
+Namespaces come in two versions. Version 1 puts the namespace into the names: `NS%orders`, `%RETRY%NS%group`. Version 2
+leaves names alone and is sent in two header fields. System names belong to no namespace.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue
 
 READER_GROUP = "TOOLS_CONSUMER"
-"""The group of readers without a group of their own: every broker has it from the beginning."""
+"""The group for readers without a group of their own; it exists at every broker."""
 
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
@@ -30,52 +30,52 @@ SYSTEM_TOPICS = frozenset(
         "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
     }
 )
-"""Names that every broker keeps for itself; topics named after a broker or cluster are not among them."""
+"""Topics that brokers use internally; topics named after a broker or cluster are not among them."""
 
 
 def is_system_topic(topic: str) -> bool:
-    """Return whether brokers keep a topic for themselves."""
+    """Return whether a topic is one that brokers use internally, by its name or prefix."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A namespace of either version; both empty means none."""
+    """A namespace of version 1 or 2; if both fields are empty, there is none."""
 
     prefix: str = ""
-    """Version 1: spelled before names."""
+    """The namespace of version 1, which is put before names."""
     header: str = ""
-    """Version 2: sent beside them."""
+    """The namespace of version 2, which is sent in header fields."""
 
     def wrap(self, name: str) -> str:
-        """Return the cluster's name of a topic or group."""
+        """Return the cluster's name for a topic or group that the user names."""
         kind, bare = _split(name)
         if not (self.prefix and bare) or _is_system(name) or bare.startswith(f"{self.prefix}%"):
             return name
         return f"{kind}{self.prefix}%{bare}"
 
     def unwrap(self, name: str) -> str:
-        """Return the user's name of a topic or group of the cluster; names outside the namespace stay."""
+        """Return the user's name for a topic or group of the cluster; a name outside the namespace stays as it is."""
         kind, bare = _split(name)
         if not self.prefix or _is_system(name):
             return name
         return kind + bare.removeprefix(f"{self.prefix}%")
 
     def unwrap_queue(self, queue: MessageQueue) -> MessageQueue:
-        """Return a queue of the cluster under the user's name of its topic."""
+        """Return a queue with the user's name of its topic."""
         return queue._replace(topic=self.unwrap(queue.topic))
 
     def holds(self, name: str) -> bool:
-        """Return whether a name of the cluster belongs to this namespace; without version 1 every name does."""
+        """Return whether a name of the cluster belongs to this namespace; always True unless it is of version 1."""
         return not self.prefix or _is_system(name) or _split(name)[1].startswith(f"{self.prefix}%")
 
     def fields(self) -> dict[str, str]:
-        """Return the header fields that every request carries."""
+        """Return the header fields that a namespace of version 2 adds to every request."""
         return {"ns": self.header, "nsd": "true"} if self.header else {}
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Return a retry or dead-letter prefix, and the rest."""
+    """Return the retry or dead-letter prefix of a name, and the name without it."""
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         if name.startswith(prefix):
             return prefix, name[len(prefix) :]

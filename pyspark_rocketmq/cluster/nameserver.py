@@ -1,7 +1,7 @@
 """Send requests to the name servers, one after the other until one replies.
 
-Name servers hold the same table but do not talk to each other. The one that replied last gets a request first; the
-next one gets it if that one is busy or cannot be reached. A name server that does not know a topic may have started a
+Name servers hold the same table but do not talk to each other. A request goes first to the one that replied last, and
+to the next one if that one is busy or cannot be reached. A name server that does not know a topic may have started a
 moment ago, so a topic is unknown only when none of them knows it.
 """
 
@@ -41,7 +41,7 @@ class NameServers:
         self._addresses = settings.name_servers
         self._retrying = Retrying(settings.retries, settings.pause)
         self._current = 0
-        """Number of the name server that replied last."""
+        """Index of the name server that replied last."""
 
     def __repr__(self) -> str:
         return f"<NameServers {'; '.join(map(str, self._addresses))}, now {self._addresses[self._current]}>"
@@ -56,15 +56,15 @@ class NameServers:
             return make_route(topic, reply.body(TopicRouteData), self._servers.settings.address_map)
 
     def fetch_topics(self, deadline: Deadline | None = None) -> tuple[str, ...]:
-        """Return the topics of the namespace under the user's names, and system topics."""
+        """Return all topics that belong to the namespace, under the user's names, and the system topics."""
         return self._topics(self._ask(GetAllTopicListRequestHeader(), deadline))
 
     def fetch_topics_of_cluster(self, cluster: str, deadline: Deadline | None = None) -> tuple[str, ...]:
-        """Return the topics of one cluster in the same way."""
+        """Return the topics of one cluster, by its name, that belong to the namespace, and the system topics."""
         return self._topics(self._ask(GetTopicsByClusterRequestHeader(cluster=cluster), deadline))
 
     def fetch_brokers(self, deadline: Deadline | None = None) -> tuple[BrokerEndpoints, ...]:
-        """Return all brokers of all clusters, sorted by name."""
+        """Return the brokers of all clusters that the name servers know, sorted by name."""
         reply = self._ask(GetBrokerClusterInfoRequestHeader(), deadline)
         address_map = self._servers.settings.address_map
         with located(reply.request.where()):
@@ -78,7 +78,7 @@ class NameServers:
     # --- values ------------------------------------------------------------------------------------------------------
 
     def fetch_value(self, namespace: str, key: str, deadline: Deadline | None = None) -> str | None:
-        """Return a value that name servers keep; None if they keep none."""
+        """Return the value that name servers store under a key; None if there is none."""
         try:
             reply = self._ask(GetKVConfigRequestHeader(namespace=namespace, key=key), deadline)
         except QueryNotFound:
@@ -86,7 +86,7 @@ class NameServers:
         return reply.header(GetKVConfigResponseHeader).value
 
     def fetch_values(self, namespace: str, deadline: Deadline | None = None) -> dict[str, str]:
-        """Return all values of one namespace of the name servers."""
+        """Return all values that name servers store under one namespace (of keys, not of topics)."""
         try:
             reply = self._ask(GetKVListByNamespaceRequestHeader(namespace=namespace), deadline)
         except QueryNotFound:
@@ -108,7 +108,7 @@ class NameServers:
         return tuple(map(namespace.unwrap, filter(namespace.holds, reply.body(TopicList).topic_list)))
 
     def _ask_each(self, header: RequestHeader, deadline: Deadline | None) -> None:
-        """Send every name server a request, since each keeps its own table."""
+        """Send a request to every name server, since each keeps its own table."""
         for address in self._addresses:
             ask = partial(self._servers.ask, ServerRequest(address, header), deadline=deadline)
             self._retrying.run(ask, deadline)
@@ -117,7 +117,7 @@ class NameServers:
         return self._retrying.run(lambda: self._ask_around(header, deadline), deadline)
 
     def _ask_around(self, header: RequestHeader, deadline: Deadline | None) -> Reply:
-        """Return the first reply of one round; raise an error at once if no other name server would do better."""
+        """Return the first reply of one round; raise an error that is not retriable at once, others after the round."""
         failures: list[RocketMQError] = []
         for number in self._in_turn():
             try:
@@ -137,7 +137,7 @@ class NameServers:
 
 
 def _combined(failures: list[RocketMQError]) -> RocketMQError:
-    """Return one error for a whole round: a name server that knows no such topic outweighs silent ones."""
+    """Return one error for a round in which all failed; that a topic is unknown outweighs a missing response."""
     for error in failures:
         if isinstance(error, TopicNotExist):
             advice = "create the topic, or check its name and nameServer"

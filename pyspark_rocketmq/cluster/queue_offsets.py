@@ -1,7 +1,7 @@
 """Ask brokers for the offsets of queues, and for the positions of groups; commit positions.
 
-Every request is made for many queues at once and leaves in one burst per broker. Where the master is gone a replica
-replies, which may lag behind; `QueueBounds` and `ReportedPosition` say so.
+Every request is made for many queues at once and leaves in one burst per broker. If the master is gone, a replica
+replies, which may lag behind the master; `QueueBounds` and `ReportedPosition` say which one replied.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ from .searches import SEARCHES_EXACTLY, fetch_first_readable, find_first_since, 
 from .servers import Reply
 
 LOWER, UPPER = "LOWER", "UPPER"
-"""Boundaries of a search by time: the first message at or after it, or the last at or before it (since 5.1.1)."""
+"""Names of the two boundaries of a search by time (since 5.1.1).
+
+LOWER finds the first message at or after the time, UPPER the last one at or before it.
+"""
 
 _NONE = -1
 _MakeHeader = Callable[[MessageQueue], RequestHeader]
@@ -44,10 +47,10 @@ class ReportedPosition(NamedTuple):
 
     offset: int
     place: Address
-    """Address of that process."""
+    """Address of the broker process that reports the position."""
     from_replica: bool = False
     after_silence: bool = False
-    """Whether an earlier request got no response, as while a broker restarts."""
+    """Whether an earlier request for the position got no response, as happens while a broker restarts."""
 
 
 class _TopicAtBroker(NamedTuple):
@@ -58,12 +61,12 @@ class _TopicAtBroker(NamedTuple):
 
 
 class Offsets:
-    """Offsets of queues, and positions of groups in queues."""
+    """Requests about offsets of queues, and about positions of groups in queues."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._without_statistics: set[_TopicAtBroker] = set()
-        """Where the broker refused the bounds of all queues at once."""
+        """Topics at brokers that refused to report the bounds of all queues by one request."""
 
     # --- bounds ------------------------------------------------------------------------------------------------------
 
@@ -74,9 +77,9 @@ class Offsets:
         *,
         smallest: Mapping[MessageQueue, int] | None = None,
     ) -> dict[MessageQueue, QueueBounds]:
-        """Return each queue's bounds: by one request per topic and broker, or by two per queue where that is refused.
+        """Return each queue's bounds: by one request per topic and broker, or by two per queue if the broker refuses.
 
-        `smallest` holds minimum offsets that the caller takes for granted where they would cost a request.
+        If a broker refuses, the minimum offsets in `smallest` are used without a request.
         """
         bounds = self._fetch_statistics(queues, deadline)
         if missing := [queue for queue in queues if queue not in bounds]:
@@ -86,7 +89,10 @@ class Offsets:
     def count_requests(
         self, queues: Collection[MessageQueue], smallest: Mapping[MessageQueue, int] | None = None
     ) -> int:
-        """Return how many requests `fetch_bounds` sends to the busiest broker, by the refusals known now."""
+        """Return how many requests `fetch_bounds` would send to the broker that gets the most of them.
+
+        Refusals of earlier requests are taken into account.
+        """
         counts: Counter[str] = Counter()
         for part, held in _group_queues(queues).items():
             refused = part in self._without_statistics
@@ -94,17 +100,17 @@ class Offsets:
         return max(counts.values(), default=0)
 
     def fetch_max(self, queues: Collection[MessageQueue], deadline: Deadline | None = None) -> dict[MessageQueue, int]:
-        """Return the offset that each queue's next message gets."""
+        """Return the maximum offset of each queue, which its next message gets."""
         return self._fetch_offsets(queues, _max_header, deadline)
 
     def fetch_min(self, queues: Collection[MessageQueue], deadline: Deadline | None = None) -> dict[MessageQueue, int]:
-        """Return the minimum offset that each queue still holds."""
+        """Return the minimum offset of each queue."""
         return self._fetch_offsets(queues, _min_header, deadline)
 
     def fetch_first_readable(
         self, group: str, bounds: Mapping[MessageQueue, tuple[int, int]], deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
-        """Return the first readable offset within each queue's bounds; the end if there is none."""
+        """Return the offset of the first readable message within each queue's bounds; the end if there is none."""
         return fetch_first_readable(self._brokers, group, bounds, deadline)
 
     # --- times -------------------------------------------------------------------------------------------------------
@@ -112,7 +118,7 @@ class Offsets:
     def search(
         self, times_ms: Mapping[MessageQueue, int], boundary: str = LOWER, deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
-        """Return the offset that the broker reports for each queue's store time."""
+        """Return the offset that the broker's own search reports for each queue's store time."""
         replies = self._search(times_ms, boundary, deadline)
         return {queue: _offset(reply, _NONE) for queue, reply in replies.items()}
 
@@ -154,10 +160,10 @@ class Offsets:
         zero_if_young: bool = False,
         deadline: Deadline | None = None,
     ) -> dict[MessageQueue, int]:
-        """Return the group's position in each queue that it has committed.
+        """Return the group's position in each queue in which it has committed one.
 
-        Where a queue still holds its first message, brokers report 0 for no commit; since 5.0 a request can forbid
-        that. Java's consumers do not forbid it (`zero_if_young`).
+        Brokers report 0 for a missing position in a queue that still holds its first message; since 5.0 a request can
+        forbid this. Java's consumers do not forbid it, nor do requests with `zero_if_young`.
         """
         make = _committed_header(group, None if zero_if_young else False)
         replies = self._ask_queues(queues, make, deadline, absent=(QueryNotFound,))
@@ -167,7 +173,7 @@ class Offsets:
     def fetch_reported_positions(
         self, group: str, queues: Collection[MessageQueue], deadline: Deadline | None = None
     ) -> dict[MessageQueue, ReportedPosition]:
-        """Return the group's positions with the processes that report them."""
+        """Return the group's positions, each with the broker process that reports it."""
         make = _committed_header(group, False)
         results = self._brokers.try_all(_requests(queues, make), any_copy=True, deadline=deadline)
         failed = [queue for queue, result in results.items() if not isinstance(result, (Reply, QueryNotFound))]
@@ -178,10 +184,11 @@ class Offsets:
         return {queue: _standing(reply, after_silence=queue in silent) for queue, reply in replies.items()}
 
     def commit(self, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None) -> None:
-        """Commit the group's positions at the masters: for each queue, the next offset to read.
+        """Commit the group's positions, the next offset to read of each queue, at the masters.
 
-        One queue of each topic at each broker goes ahead. With a group's first position in a topic, brokers make a
-        table for the pair; of several first positions at once, some would end in a table that another one replaces.
+        One queue of each topic at each broker is committed before the others. At a group's first position in a topic, a
+        broker creates a table for both; if several first positions came at once, some would be lost in a table that is
+        replaced.
         """
         first = {queues[0] for queues in _group_queues(offsets).values()}
         for goes_now in (first, offsets.keys() - first):
@@ -199,7 +206,7 @@ class Offsets:
     def _fetch_statistics(
         self, queues: Iterable[MessageQueue], deadline: Deadline | None
     ) -> dict[MessageQueue, QueueBounds]:
-        """Return bounds from the statistics of whole topics; leave out queues without any."""
+        """Return the bounds of queues from their topics' statistics; leave out queues without statistics."""
         wanted = _group_queues(queues)
         requests = {
             part: RoutedRequest(*part, GetTopicStatsInfoRequestHeader(topic=part.topic))
@@ -231,7 +238,10 @@ class Offsets:
         return bounds
 
     def _check_ends(self, ends: Mapping[MessageQueue, int], deadline: Deadline | None) -> None:
-        """Raise if a queue ends earlier now: a lagging replica took over, and what it lacks passed for too old."""
+        """Raise if a queue now ends before its earlier end: then a lagging replica replied to the search by time.
+
+        The search would have treated the messages that the replica lacks as stored before the time.
+        """
         for queue, (_, now, _) in self.fetch_bounds(ends, deadline).items():
             if now < ends[queue]:
                 raise NoBrokerAvailable(
@@ -261,7 +271,7 @@ class Offsets:
     def _need_masters(
         self, queues: Iterable[MessageQueue], known: Collection[MessageQueue], deadline: Deadline | None
     ) -> None:
-        """Raise unless every queue that is not `known` has a master: a replica may not have copied a position yet."""
+        """Raise if a queue not in `known` has no master: a replica may not have copied the group's position yet."""
         for queue in queues:
             if queue not in known:
                 self._brokers.routes.route(queue.topic, deadline).broker(queue.broker_name).master()
@@ -294,7 +304,7 @@ def _read_statistics(queues: Collection[MessageQueue], reply: Reply) -> dict[Mes
 
 
 def _bounds(min_offset: int, max_offset: int, reply: Reply) -> QueueBounds:
-    """Return checked bounds; brokers report -1 as the minimum of a queue that never held a message."""
+    """Return the bounds of a queue after checking them; brokers report the minimum -1 if it never held a message."""
     for name, offset in (("minOffset", min_offset), ("maxOffset", max_offset)):
         _require_offset(name, offset, _NONE, reply)
     return QueueBounds(max(0, min_offset), max(0, max_offset), _is_from_replica(reply))
@@ -309,14 +319,17 @@ def _is_from_replica(reply: Reply) -> bool:
 
 
 def _offset(reply: Reply, smallest: int = 0) -> int:
-    """Return a reply's offset; -1 (`_NONE`) is legal only as a bound of a queue without messages."""
+    """Return the offset in a reply; raise if it is below `smallest`.
+
+    -1 (`_NONE`) is legal only as a bound of an empty queue.
+    """
     offset = reply.header(OffsetResponseHeader).offset
     _require_offset("offset", offset, smallest, reply)
     return offset
 
 
 def _require_offset(name: str, offset: int, smallest: int, reply: Reply) -> None:
-    """Refuse a number that cannot be an offset; headers and bodies are checked for 64 bits where they are read."""
+    """Raise if a number in a reply is below `smallest`; that it has 64 bits was checked when it was read."""
     if offset < smallest:
         raise MalformedFrame(f"{name} is {offset}, which is not an offset", **reply.request.where())
 

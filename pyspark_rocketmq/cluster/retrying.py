@@ -1,11 +1,11 @@
-"""Repeat requests that may be repeated.
+"""Repeat requests that failed with a retriable error.
 
-Errors say by their flag `retriable` whether a repetition may help; this module only counts and waits. Requests whose
-repetition would do harm, such as sends, are not repeated here.
+An error says by its flag `retriable` whether a repetition may help; this module only counts and waits. Requests whose
+repetition would do harm, such as sends, do not use it.
 
-A caller that can wait gives a time instead of a number: for so long, requests are repeated to a broker that cannot be
-reached, does not respond, or asks for fewer requests. Other errors of servers, and errors of routes, are counted all
-the same: they seldom change by waiting.
+A caller that can wait sets a time instead of a number: for this time, requests are repeated to a broker that cannot be
+reached, does not respond, or throttles. Other errors of servers, and errors of routes, count as retries all the same,
+since waiting seldom helps.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from ..net.deadline import Deadline
 T = TypeVar("T")
 
 _WARN_AT = 2
-"""Number of the failed attempt in a row that is logged."""
+"""Number of failed attempts in a row at which a warning is logged."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """A number of further attempts with pauses between them, or a time for unreachable and busy brokers."""
+    """Limits for repeated attempts: a number, or a time if brokers are unreachable or busy; and the pauses between."""
 
     retries: int
     pause: Backoff
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
     wait_for_brokers_s: float | None = None
-    """Seconds for which attempts at unreachable and busy brokers are repeated; None: they count as others do."""
+    """Seconds for which attempts at unreachable or busy brokers are repeated; None: `retries` limits them, too."""
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
 
     def run(self, attempt: Callable[[], T], deadline: Deadline | None = None) -> T:
-        """Return the result of the first successful attempt, or raise the last error."""
+        """Call `attempt` until it succeeds, and return its result; raise the last error if the limits are reached."""
         waiting = None if self.wait_for_brokers_s is None else Deadline.after(self.wait_for_brokers_s, self.clock)
         counted = 0
         for number in count():
@@ -63,7 +63,7 @@ class Retrying:
 
 
 def _check_wait(error: RocketMQError, waiting: Deadline, pause_s: float, failures: int) -> None:
-    """Raise the error if the wait ends within the next pause; log the second failure."""
+    """Raise the error if the time to wait ends before the next attempt; log a warning at the second failure."""
     if waiting.remaining() <= pause_s:
         error.what += f" (repeated for {waiting.seconds:g} s, pollTimeoutMs)"
         raise error

@@ -1,10 +1,10 @@
 """Cache the routes of topics, and renew the stale ones.
 
-The table keeps one snapshot per topic. A snapshot is stale when its lifetime is over, or when a broker's error said so
-(`expire`); then it is fetched before it is used again. While no name server can be reached the last snapshot stays in
-force: brokers serve on without name servers. A failed renewal of one route counts for all topics: for a while no known
-route is renewed, so that waiting for unreachable name servers takes a fifth of the time at most. The table is bounded
-in topics, and in the objects that all its routes hold together.
+The table keeps one route per topic. A route is stale when its lifetime is over, or when a broker's error said so
+(`expire`); then it is fetched again before it is used. While no name server can be reached the last route stays in use,
+since brokers work without name servers. A failed renewal of one route counts for all topics: for a while no known route
+is renewed, so that waiting for unreachable name servers takes a fifth of the time at most. The table limits the number
+of topics, and of the objects that all its routes hold together.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ..net.deadline import Deadline, share
 from .routes import BrokerEndpoints, Route
 
 LEAST_SILENCE_S, LONGEST_SILENCE_S = 1.0, 30.0
-"""For how many seconds stale snapshots serve when one could not be renewed, ..."""
+"""Limits, in seconds, of the time without renewals after a renewal failed."""
 SILENCE_PER_WAIT = 4.0
-"""... for each second that the failed renewal took."""
+"""This time without renewals, as a multiple of the time that the failed renewal took."""
 MOST_TOPICS, MOST_OBJECTS = 20_000, 1_000_000
-"""Bounds of the table: routes, and the queues and broker processes that all routes name together."""
+"""Limits of the table: number of routes, and of the queues and broker processes in all of them."""
 _PARTS_OF_TIME = 2
-"""A renewal gets this fraction of the caller's time (1/2): the caller needs the rest for its request."""
+"""A renewal gets the caller's time divided by this number, so that time for the caller's own request is left."""
 
 
 class FetchRoute(Protocol):
@@ -42,7 +42,7 @@ class _CachedRoute(NamedTuple):
 
 
 class RouteTable:
-    """The routes of all topics in use, for any thread."""
+    """The current routes of all topics in use; safe for use by many threads."""
 
     def __init__(
         self,
@@ -56,14 +56,17 @@ class RouteTable:
         self._lock = threading.Lock()
         self._entries: dict[str, _CachedRoute] = {}
         self._weight = 0
-        """Number of queues and broker processes of all routes."""
+        """Number of queues and broker processes that all routes name together."""
         self._silent_until = float("-inf")
 
     def __repr__(self) -> str:
         return f"<RouteTable {len(self._entries)} topics, {len(self.known_brokers())} brokers>"
 
     def route(self, topic: str, deadline: Deadline | None = None, *, once: bool = False) -> Route:
-        """Return the route in force, and fetch it if it is stale or unknown; `once` forbids repeated requests."""
+        """Return the topic's current route; fetch it first if it is stale or unknown.
+
+        With `once` every name server gets the request at most once.
+        """
         entry = self._entries.get(topic)
         if entry is None:
             return self._fetch_new(topic, deadline, once=once)
@@ -84,7 +87,7 @@ class RouteTable:
         return {name: places for entry in entries for name, places in entry.route.brokers.items()}
 
     def _renew(self, topic: str, old: Route, deadline: Deadline | None) -> Route:
-        """Return the new route, or the old one when no name server replies to one request."""
+        """Return a new route for a stale one; return the old one if no name server replies to a single request."""
         asked_at = self._clock()
         try:
             return self._fetch_new(topic, share(deadline, _PARTS_OF_TIME), once=True)
@@ -96,7 +99,7 @@ class RouteTable:
         return old
 
     def _fetch_new(self, topic: str, deadline: Deadline | None, *, once: bool) -> Route:
-        """Fetch a route outside the lock and keep it; of two threads that fetch at once, the later one wins."""
+        """Fetch a route and store it in the table; if two threads do so at once, the later one wins."""
         route = self._fetch(topic, deadline, once=once)
         with self._lock:
             self._put(topic, _CachedRoute(route, self._clock() + self._max_age_s))

@@ -1,7 +1,7 @@
-"""Hold the queues of a topic and the endpoints of their brokers, at one moment.
+"""Hold the queues of a topic and the addresses of their brokers, at one moment.
 
 A `Route` is an immutable snapshot of a name server's reply: queues that may be read, queues that may be written, and
-the addresses of the brokers that hold them. Nothing here sends a request; a newer moment is a new `Route`.
+the addresses of the brokers that hold them. Nothing here sends a request; a change gives a new `Route`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ..model import Address, MessageQueue, parse_address, sort_queues
 from ..wire.bodies import BrokerData, QueueData, TopicRouteData
 
 MOST_QUEUES = 100_000
-"""Queues of one topic: each number that a name server reports becomes as many objects."""
+"""Largest number of queues of one topic: a name server reports only a number, but each queue becomes an object."""
 MOST_ENDPOINTS = 10_000
-"""Broker processes that one reply names."""
+"""Largest number of broker processes that one reply may name."""
 MASTER_ID = 0
 PERM_READ, PERM_WRITE = 4, 2
 _MOST_DIGITS = 18
@@ -37,14 +37,14 @@ _MOST_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class AddressMap:
-    """Reachable addresses of brokers that advertise addresses which cannot be reached from here."""
+    """Addresses to use instead of those that brokers advertise, where these cannot be reached from here."""
 
     entries: tuple[tuple[Address, Address], ...] = ()
     other: Address | None = None
-    """Address of all brokers without an entry; None: the address that they advertise."""
+    """Address of all brokers without an entry; None: use the address that they advertise."""
 
     def reach(self, advertised: Address) -> Address:
-        """Return the reachable address of the broker that advertises an address."""
+        """Return the address to use for a broker that advertises this address."""
         return dict(self.entries).get(advertised, self.other or advertised)
 
 
@@ -56,21 +56,21 @@ class BrokerEndpoint(NamedTuple):
 
     @property
     def is_master(self) -> bool:
-        """Return whether this process takes writes."""
+        """Whether this process is the master, which accepts writes."""
         return self.broker_id == MASTER_ID
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndpoints:
-    """The processes of one broker: the master, number 0, and its replicas."""
+    """The processes of one broker: the master, whose number is 0, and its replicas."""
 
     broker_name: str
     cluster: str
     endpoints: tuple[BrokerEndpoint, ...]
-    """Sorted by number."""
+    """The processes, sorted by number."""
 
     def master(self) -> Address:
-        """Return the master's address."""
+        """Return the master's address; raise `NoBrokerAvailable` if there is no master."""
         for place in self.endpoints:
             if place.is_master:
                 return place.address
@@ -81,7 +81,10 @@ class BrokerEndpoints:
         )
 
     def to_read(self, suggested_id: int = MASTER_ID) -> BrokerEndpoint:
-        """Return the process to read from: the suggested one, else (for a replica) the next one, else any."""
+        """Return the process to read from: the suggested one if there is one.
+
+        A missing replica is replaced by the one with the next number, else by any process.
+        """
         by_id = {place.broker_id: place for place in self.endpoints}
         wanted = [suggested_id] if suggested_id == MASTER_ID else [suggested_id, suggested_id + 1]
         for broker_id in wanted:
@@ -93,7 +96,7 @@ class BrokerEndpoints:
 
 
 def broker_endpoints(data: BrokerData, address_map: AddressMap) -> BrokerEndpoints:
-    """Return the processes that a name server names for one broker."""
+    """Return the processes of one broker that a name server's reply names."""
     try:
         found = [
             BrokerEndpoint(number, address_map.reach(parse_address(text))) for number, text in data.broker_addrs.items()
@@ -107,7 +110,7 @@ def broker_endpoints(data: BrokerData, address_map: AddressMap) -> BrokerEndpoin
 
 
 def all_broker_endpoints(named: Iterable[BrokerData], address_map: AddressMap) -> tuple[BrokerEndpoints, ...]:
-    """Return the processes of all brokers that one reply names."""
+    """Return the processes of all brokers that a name server's reply names; raise if there are too many."""
     named = tuple(named)
     if (count := sum(len(data.broker_addrs) for data in named)) > MOST_ENDPOINTS:
         raise LimitExceeded(
@@ -128,16 +131,16 @@ class Route:
     readable: tuple[MessageQueue, ...]
     """Queues that may be read, sorted as RocketMQ sorts them."""
     writable: tuple[MessageQueue, ...]
-    """Queues that may be written, sorted; those of an order-topic configuration if there is one."""
+    """Queues that may be written, sorted; if the topic has an order configuration, the queues in it."""
     brokers: Mapping[str, BrokerEndpoints]
 
     @property
     def weight(self) -> int:
-        """Number of objects that the route consists of."""
+        """Number of queues and broker processes that the route holds."""
         return len(self.readable) + len(self.writable) + sum(len(broker.endpoints) for broker in self.brokers.values())
 
     def broker(self, broker_name: str) -> BrokerEndpoints:
-        """Return the processes of a broker that holds queues of this topic."""
+        """Return the processes of a broker, by its name; raise `QueueMoved` if the route does not name this broker."""
         try:
             return self.brokers[broker_name]
         except KeyError:
@@ -167,7 +170,7 @@ def make_route(topic: str, data: TopicRouteData, address_map: AddressMap) -> Rou
 
 
 _Held = Iterator[tuple[str, int]]
-"""Broker names with their numbers of queues."""
+"""Pairs of a broker name and its number of queues."""
 
 
 def _readable(held: Iterable[QueueData]) -> _Held:
@@ -186,7 +189,7 @@ def _writable(topic: str, data: TopicRouteData, brokers: Mapping[str, BrokerEndp
 
 
 def _ordered(topic: str, configuration: str) -> _Held:
-    """Yield the queues of an order-topic configuration, `broker-a:4;broker-b:4`."""
+    """Yield broker names and numbers of queues from an order configuration such as `broker-a:4;broker-b:4`."""
     for entry in filter(None, configuration.split(";")):
         broker_name, colon, count = entry.partition(":")
         if not (colon and count.isascii() and count.isdigit() and len(count) <= _MOST_DIGITS):
@@ -195,7 +198,7 @@ def _ordered(topic: str, configuration: str) -> _Held:
 
 
 def _queues(topic: str, source: str, held: _Held) -> tuple[MessageQueue, ...]:
-    """Return the queues of all brokers, sorted; `source` names the field that holds their numbers."""
+    """Return the queues of all brokers, sorted; errors name `source`, the field with the numbers of queues."""
     counts, total = list[tuple[str, int]](), 0
     for broker_name, count in held:
         counts.append((broker_name, count))

@@ -1,24 +1,25 @@
 """Find offsets that brokers do not report, by pulling single messages.
 
-Two searches share one driver: each is a generator that yields the offset to pull at and is sent what was found there.
-In each round one burst asks for one message of every queue that is still searched.
+Each search of a queue is a generator: it yields the offset to pull at, and is sent what the pull found. In each round
+one burst pulls one message of every queue that is still searched.
 
 *The first message stored at or after a time.* Brokers before 5.1.1 answer with the *nearest* message, earlier or later,
 and among equal times with any. Store times rise with offsets, so steps that double, then halve, need few rounds:
 usually two.
 
 *The first message that can be read.* A broker deletes files of its commit log and raises the minimum of each consume
-queue by a thread of its own, up to 10 s later. Until then the queue's minimum names messages that are gone. A message
-is pulled at the minimum; the response holds the first one that can be read, as a rule that very one. Where a master
-says that there is none, the search halves the rest, since retention takes from the front. Invariant: a master said of
-every offset passed over that it is gone, and says so again in the end. Any other result, an error or a response that
-makes no sense, counts as a message that is there: reading begins earlier, and reports more.
+queue by a thread of its own, up to 10 s later. Until then the queue's minimum names messages that are gone. So a
+message is pulled at the minimum; the response holds the first one that can be read, usually the one at the minimum. If
+a master says that there is none, the search halves the remaining offsets, since retention deletes from the front.
+Invariant: an offset is passed over only if a master said that its message is gone, and says so again in the end. Any
+other result, an error or a response that makes no sense, counts as a message that is there: then reading begins
+earlier, and reports more losses.
 
-A broker of 5.x whose first file is deleted returns the head of the file that is first now for a pull of the message at
-place 0 of its log, until it raises the minimum. That message is gone as well. A record counts as such a file head only
-if it is proved to lie elsewhere: it has another size than the queue's entry names, it belongs to another queue, or a
-pull at the offset written in it returns the same record. The offset alone proves nothing, since producers make brokers
-store larger ones.
+A broker of 5.x whose first file is deleted returns a wrong record, until it raises the minimum, for a pull of the
+message at the very beginning of its log: the first record of the file that is now the first one. The message itself is
+gone. A record counts as such a *file head* only if it is proved to lie elsewhere: its size differs from the size in the
+consume queue, it belongs to another queue, or a pull at the offset written in it returns the same record. The offset
+alone proves nothing, since some producers make brokers store larger ones.
 """
 
 from __future__ import annotations
@@ -39,26 +40,29 @@ from .names import READER_GROUP, Namespace
 from .servers import Reply
 
 SEARCHES_EXACTLY = 435
-"""The first version, 5.1.1, whose search by time is exact."""
+"""The version number of 5.1.1, the first release whose search by time is exact."""
 
 _SUBSCRIPTION_IN_REQUEST = 4
 _GONE = (PullNotFound, PullOffsetMoved, PullRetryImmediately)
 _LONG_AGO = -1
 _HEAD = struct.Struct(">i8xi4xqq")
-"""A record's size, queue id, queue offset and place in the log."""
+"""The fields size, queue id, queue offset and position in the commit log at the beginning of a record."""
 _FILE_STEP = 2**16
-"""A divisor of the size of every file of a commit log."""
+"""A number that divides the size of every file of a commit log."""
 
 T = TypeVar("T")
 TimeSearch = Generator[int, int, int]
-"""Yields an offset, is sent the store time found there, and returns the offset sought."""
+"""A search by time: yields an offset, is sent the store time of the message there, and returns the offset sought."""
 ReadableSearch = Generator[int, int | None, int]
-"""Yields an offset, is sent the offset of the first message a pull there returns, if any; returns the offset sought."""
+"""A search for the first readable message: it yields an offset to pull at, and returns the offset it looks for.
+
+It is sent the offset of the first message that the pull returned, or None.
+"""
 
 
 def search_first_since(time_ms: int, nearest: int, min_offset: int, max_offset: int) -> TimeSearch:
-    """Search the first offset of `[min_offset, max_offset)` stored at or after a time, beginning at `nearest`."""
-    low, high = min_offset, max_offset  # Everything below `low` is earlier; what is at `high` is not, or is the end.
+    """Search `[min_offset, max_offset)` for the first message stored at or after a time, starting at `nearest`."""
+    low, high = min_offset, max_offset  # Messages below `low` are earlier, the one at `high` is not.
     probe, step = min(max(nearest, low), high - 1), 1
     while low < high:
         is_earlier = (yield probe) < time_ms
@@ -70,7 +74,7 @@ def search_first_since(time_ms: int, nearest: int, min_offset: int, max_offset: 
 
 
 def search_first_readable(min_offset: int, max_offset: int) -> ReadableSearch:
-    """Search the first readable offset of `[min_offset, max_offset)`; return the end if there is none."""
+    """Search `[min_offset, max_offset)` for the first readable message; return the end if there is none."""
     # Nothing below `low` is readable; a pull at `high` finds `first`.
     low, high, first = min_offset, max_offset, max_offset
     probe = low
@@ -89,7 +93,7 @@ def search_first_readable(min_offset: int, max_offset: int) -> ReadableSearch:
 def find_first_since(
     brokers: Brokers, searches: Mapping[MessageQueue, TimeSearch], deadline: Deadline | None = None
 ) -> dict[MessageQueue, int]:
-    """Return what searches by time find; a message that is gone meanwhile counts as stored long ago."""
+    """Return the offset that each queue's search by time finds; a message deleted meanwhile counts as too old."""
 
     def fetch_store_times(probes: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         requests = {queue: pull_one(queue, offset) for queue, offset in probes.items()}
@@ -105,7 +109,10 @@ def fetch_first_readable(
     bounds: Mapping[MessageQueue, tuple[int, int]],
     deadline: Deadline | None = None,
 ) -> dict[MessageQueue, int]:
-    """Return the first readable offset within each queue's bounds; nearly always by one small pull for each queue."""
+    """Return the offset of the first readable message within each queue's bounds; the end if there is none.
+
+    Nearly always this takes one small pull for each queue.
+    """
 
     def pull_each(offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, Reply | RocketMQError]:
         requests = {queue: pull_one(queue, offset, group) for queue, offset in offsets.items()}
@@ -126,7 +133,7 @@ def _run(
     searches: Mapping[MessageQueue, Generator[int, T, int]],
     fetch: Callable[[Mapping[MessageQueue, int]], Mapping[MessageQueue, T]],
 ) -> dict[MessageQueue, int]:
-    """Return what the searches find, with one `fetch` for each round."""
+    """Run the searches to their end, and return the offset that each finds; `fetch` pulls for all in each round."""
     found: dict[MessageQueue, int] = {}
     probes: dict[MessageQueue, int] = {}
 
@@ -147,7 +154,7 @@ def _run(
 
 
 def pull_one(queue: MessageQueue, offset: int, group: str = READER_GROUP) -> RoutedRequest:
-    """Return the request for one message, whatever its tag, at an offset."""
+    """Return a request to pull one message, with any tag, at an offset."""
     header = PullMessageRequestHeader(
         consumer_group=group,
         topic=queue.topic,
@@ -165,13 +172,13 @@ def pull_one(queue: MessageQueue, offset: int, group: str = READER_GROUP) -> Rou
 
 
 class _FileHead(NamedTuple):
-    """The first record of a file of the commit log."""
+    """A record that lies at the beginning of a file of the commit log."""
 
     queue_id: int
     queue_offset: int
     physical_offset: int
     topic: str
-    """Its topic; empty for a record whose size is not that of the message that was pulled."""
+    """The record's topic; empty if the record's size differs from the size in the consume queue."""
 
 
 def _find_misplaced(
@@ -180,7 +187,7 @@ def _find_misplaced(
     pull_each: Callable[[Mapping[MessageQueue, int]], Mapping[MessageQueue, Reply | RocketMQError]],
     namespace: Namespace,
 ) -> set[MessageQueue]:
-    """Return the queues whose result is a file head that stands for a deleted message; `pull_each` pulls others."""
+    """Return the queues whose pull returned a file head in place of a deleted message; `pull_each` sends more pulls."""
     heads = {queue: head for queue, offset in offsets.items() if (head := _maybe_file_head(offset, results[queue]))}
     misplaced = {queue for queue, head in heads.items() if _is_foreign(queue, head, namespace)}
     stated = {queue: head.queue_offset for queue, head in heads.items() if head.queue_offset > offsets[queue]}
@@ -189,7 +196,7 @@ def _find_misplaced(
 
 
 def _maybe_file_head(offset: int, result: Reply | RocketMQError) -> _FileHead | None:
-    """Return the file head that was pulled as the message at `offset`; None for any other result."""
+    """Return the record that was pulled at `offset` if it lies at the beginning of a file, else None."""
     if isinstance(result, RocketMQError) or len(result.command.body) < _HEAD.size:
         return None
     size, queue_id, queue_offset, physical_offset = _HEAD.unpack_from(body := result.command.body)
@@ -202,7 +209,7 @@ def _maybe_file_head(offset: int, result: Reply | RocketMQError) -> _FileHead | 
 
 
 def _is_foreign(queue: MessageQueue, head: _FileHead, namespace: Namespace) -> bool:
-    """Return whether a file head is no message of the queue; records of light topics name other queues."""
+    """Return whether a file head belongs to another queue; in a light topic, records always name other queues."""
     if not head.topic:
         return True
     return not is_light(queue) and (head.topic, head.queue_id) != (namespace.wrap(queue.topic), queue.queue_id)
@@ -220,7 +227,7 @@ def _maybe_found(offset: int, result: Reply | RocketMQError) -> int | None:
 
 
 def _first_offset(reply: Reply) -> int:
-    """Return the offset of a reply's message; the smaller one where the reply and its record differ.
+    """Return the offset of the message in a reply; if the reply's header and the record differ, the smaller one.
 
     Some producers make brokers store a larger offset within a plain record.
     """

@@ -1,8 +1,8 @@
 """Send typed requests to single servers and return typed replies.
 
-Outwards, the fields of a typed header become text: names get the namespace's prefix, the broker's name is added, and
-the signature comes last. Inwards, a response code that the caller does not accept becomes its error, which names
-server, request, topic, broker, queue and group.
+The fields of a request's header are sent as text: names get the namespace's prefix, the broker's name is added, and the
+signature comes last. A response code that the caller does not accept raises an error, which names server, request,
+topic, broker, queue and group.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _GROUPS = ("consumer_group", "producer_group", "group", "group_name")
 
 
 class ServerRequest(NamedTuple):
-    """A request to one server, with the names that the user knows."""
+    """A request to one server, with the user's names of topics and groups."""
 
     address: Address
     header: RequestHeader
@@ -46,7 +46,7 @@ class ServerRequest(NamedTuple):
     broker_id: int = MASTER_ID
 
     def where(self) -> Where:
-        """Return the places that an error about this request names."""
+        """Return what an error about this request names: address, request, topic, broker, queue and group."""
         places: Where = {"address": str(self.address), "request": self.header.code.name}
         if topic := getattr(self.header, "topic", None):
             places["topic"] = topic
@@ -59,7 +59,7 @@ class ServerRequest(NamedTuple):
         return places
 
     def command(self, settings: ClusterSettings) -> Command:
-        """Return the wire's form of this request: namespace, broker name and signature included."""
+        """Return the request as it is sent, with namespace, broker name and signature."""
         sent = request_fields(settings, self.header, self.body, self.broker_name)
         return Command(self.header.code, fields=sent, body=self.body)
 
@@ -72,25 +72,25 @@ class Reply:
     command: Command
 
     def header(self, cls: type[H]) -> H:
-        """Return the response's header fields."""
+        """Return the header fields of the response as an object of class `cls`; raise if they are missing or broken."""
         with located(self.request.where()):
             return from_fields(cls, self.command.fields)
 
     def body(self, cls: type[B]) -> B:
-        """Return the response's JSON body."""
+        """Return the JSON body of the response as an object of class `cls`; raise if it has another shape."""
         with located(self.request.where()):
             return decode_body(cls, self.command.body)
 
 
 class Servers:
-    """All servers of a cluster, each request sent once."""
+    """All servers of a cluster; each request is sent once, without repetition."""
 
     def __init__(self, settings: ClusterSettings, links: Links) -> None:
         self.settings = settings
         self._links = links
 
     def ask(self, request: ServerRequest, *, welcome: Collection[int] = OK, deadline: Deadline | None = None) -> Reply:
-        """Return the reply; raise its error unless its code is `welcome`."""
+        """Send a request and return the reply; raise the error of its response code unless the code is in `welcome`."""
         with located(request.where()):
             command = self._links.call(request.address, request.command(self.settings), deadline)
         if command.code not in welcome:
@@ -100,13 +100,13 @@ class Servers:
     def ask_all(
         self, requests: Sequence[ServerRequest], *, deadline: Deadline | None = None
     ) -> list[Reply | RocketMQError]:
-        """Return for each request its reply, or the error in its place."""
+        """Send many requests; return for each its reply, or its error instead of a reply."""
         commands = [(request.address, request.command(self.settings)) for request in requests]
         results = self._links.call_all(commands, deadline)
         return [_judge(request, result) for request, result in zip(requests, results, strict=True)]
 
     def tell(self, request: ServerRequest, deadline: Deadline | None = None) -> None:
-        """Send a one-way request."""
+        """Send a one-way request, which gets no reply."""
         with located(request.where()):
             self._links.tell(request.address, request.command(self.settings), deadline)
 
@@ -114,17 +114,17 @@ class Servers:
 def request_fields(
     settings: ClusterSettings, header: RequestHeader, body: bytes = b"", broker_name: str = ""
 ) -> dict[str, str]:
-    """Return all fields of a request as they are sent."""
+    """Return all header fields of a request as text, as they are sent: with namespace, broker name and signature."""
     return signed(settings, header.code, unsigned_fields(settings, header, broker_name), body)
 
 
 def signed(settings: ClusterSettings, code: int, fields: dict[str, str], body: bytes = b"") -> dict[str, str]:
-    """Return the fields with a signature over all of them, if the cluster has credentials."""
+    """Return header fields with a signature over all of them and the body; without credentials, the same fields."""
     return sign(settings.credentials, code, fields, body) if settings.credentials else fields
 
 
 def unsigned_fields(settings: ClusterSettings, header: RequestHeader, broker_name: str = "") -> dict[str, str]:
-    """Return the fields without a signature, for callers that change some of them before they sign each request."""
+    """Return the header fields of a request without a signature, for callers that change some before they sign."""
     sent = to_fields(header) | settings.namespace.fields()
     for name in _wrapped_names(cast(Any, type(header))):
         if name in sent:
@@ -135,7 +135,7 @@ def unsigned_fields(settings: ClusterSettings, header: RequestHeader, broker_nam
 
 
 def _judge(request: ServerRequest, result: Command | RocketMQError) -> Reply | RocketMQError:
-    """Return the reply or error of one request; an error that many requests share is copied for each."""
+    """Return the reply or error that a result means; an error shared by many requests is copied for each."""
     if isinstance(result, RocketMQError):
         own = copy.copy(result).locate(**request.where())
         own.__cause__ = result.__cause__
@@ -147,5 +147,5 @@ def _judge(request: ServerRequest, result: Command | RocketMQError) -> Reply | R
 
 @cache
 def _wrapped_names(cls: Any) -> tuple[str, ...]:
-    """Return the wire names of the fields that hold a topic or a group."""
+    """Return the names, in the frame, of the header fields that hold a topic or group and thus get the namespace."""
     return tuple(wire_name(cls, field.name) for field in fields(cls) if field.name in (*_TOPICS, *_GROUPS))

@@ -1,4 +1,4 @@
-"""Hold what a cluster must know before its first request."""
+"""Hold the settings of a cluster: addresses, credentials, and limits for repeated requests."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class ClusterSettings:
     namespace: Namespace = field(default_factory=Namespace)
     address_map: AddressMap = field(default_factory=AddressMap)
     route_max_age_s: float = 30.0
-    """Seconds after which a route is fetched again."""
+    """Seconds after which a route is stale and fetched again."""
     retries: int = 3
-    """Number of repetitions of a request that may be repeated."""
+    """Number of times that a request is repeated, if it may be repeated."""
     pause: Backoff = field(default_factory=Backoff)
     """Pause before each repetition."""
     wait_for_brokers_s: float | None = None
-    """Seconds for which requests to unreachable or busy brokers are repeated; None: `retries` counts for them, too."""
+    """Seconds for which requests to unreachable or busy brokers are repeated; None: `retries` limits them, too."""
 
     def __post_init__(self) -> None:
         if not self.name_servers:

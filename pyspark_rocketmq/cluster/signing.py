@@ -1,4 +1,4 @@
-"""Sign requests with an HMAC over the values of their header fields, in the order of their names, and their body.
+"""Sign requests: an HMAC over the values of the header fields, sorted by field name, and then the body.
 
 The same rule serves ACL 1.0 and ACL 2.0. A field added after signing breaks the signature, so signing comes last.
 """
@@ -18,10 +18,10 @@ UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
 
 class CredentialsSource(Protocol):
-    """A source of the credentials that are valid now; settings that hold one compare and pickle by its value."""
+    """A source of the credentials that are valid now; as a part of settings, it must compare and pickle by value."""
 
     def current(self) -> Credentials:
-        """Return the credentials to sign with."""
+        """Return the credentials to sign the next request with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,19 @@ class Credentials:
 
 
 def sign(source: CredentialsSource, code: int, fields: Mapping[str, str], body: bytes | memoryview) -> dict[str, str]:
-    """Return the fields of a request with access key, token and signature added."""
+    """Return the header fields of a request with access key, security token (if any) and signature added."""
     credentials = source.current()
     signed = {**fields, "AccessKey": credentials.access_key}
     if credentials.security_token:
         signed["SecurityToken"] = credentials.security_token
     if code == RequestCode.QUERY_MESSAGE:
-        # Brokers of 4.9 leave this field out of what they check, later ones do not; without it both agree.
+        # Brokers of 4.9 do not sign this field, later ones do; without it both compute the same signature.
         signed.pop(UNIQUE_KEY_QUERY, None)
     return {**signed, "Signature": signature(credentials.secret_key, signed, body)}
 
 
 def signature(secret_key: str, fields: Mapping[str, str], body: bytes | memoryview) -> str:
-    """Return the HMAC-SHA1 of all values and then the body, in Base64."""
+    """Return the HMAC-SHA1 of all values, sorted by field name, and then the body, in Base64."""
     values = "".join(fields[name] for name in sorted(fields, key=java_order) if name != "Signature")
     digest = hmac.new(secret_key.encode(), values.encode(), "sha1")
     digest.update(body)

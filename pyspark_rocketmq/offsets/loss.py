@@ -1,10 +1,10 @@
-"""Decide what is loss, and whether the query may go on.
+"""Detect lost messages, and decide whether they fail the query or only cause a warning.
 
-What a reader planned can differ from what brokers still hold. One table lists each such finding, its error, and how
-reading goes on if the user allows it; one function, `judge`, decides between an error and a warning. Bounds that a
-replica reports are never a finding: it may lag behind its master.
+Brokers may no longer hold what a reader planned to read; each such difference is a *finding*. The table `LOSS_RULES`
+gives each finding its text, its error, and how reading continues if the user allows it; `judge` raises the error or
+returns a warning. Bounds reported by a replica never cause a finding, since it may lag behind its master.
 
-Gaps can come by the thousand. A `GapLog` merges the gaps of a queue into few warnings that cover all of them.
+A queue can have thousands of gaps. A `GapLog` merges them into a few warnings that cover all of them.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ __all__ = [
 
 
 class LossRule(NamedTuple):
-    """The meaning and the consequence of a finding; a finding without an error never fails a query."""
+    """The text and the error of one finding; a finding without an error only causes a warning."""
 
     what: str
     going_on: str
     error: type[DataLossError] | None = None
     causes: str = ""
-    """Likely causes, as part of the advice."""
+    """Likely causes of the loss, appended to the advice."""
 
 
 LOSS_RULES: Mapping[Finding, LossRule] = {
@@ -88,18 +88,18 @@ LOSS_RULES: Mapping[Finding, LossRule] = {
 
 @dataclass(frozen=True, slots=True)
 class LossWarning:
-    """A finding that does not fail the query."""
+    """A difference between what was planned and what brokers hold that does not fail the query."""
 
     finding: Finding
     queue: MessageQueue
     planned: int
     found: int
     missing_count: int | None = None
-    """Number of messages missing between the two, if known."""
+    """Number of messages missing between `planned` and `found`, if known."""
 
     @property
     def offset_count(self) -> int:
-        """Number of offsets between the planned one and the found one."""
+        """Number of offsets between `planned` and `found`."""
         return abs(self.found - self.planned)
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class LossWarning:
         return f"{self.queue}: {rule.what}; {rule.going_on}".format(planned=self.planned, found=self.found) + count
 
     def joined(self, other: LossWarning) -> LossWarning:
-        """Return one warning that spans both gaps."""
+        """Return one warning that spans this gap and another gap of the same queue."""
         counts = (self.missing_count, other.missing_count)
         return replace(
             self,
@@ -128,7 +128,7 @@ def judge(
     fail_on_data_loss: bool,
     missing_count: int | None = None,
 ) -> LossWarning:
-    """Return a warning that says how reading goes on; raise if the finding is a loss and `fail_on_data_loss` is set."""
+    """Return the warning about a finding; raise its error instead if it is a loss and `fail_on_data_loss` is set."""
     rule = LOSS_RULES[finding]
     if rule.error is None or not fail_on_data_loss:
         return LossWarning(finding, queue, planned, found, missing_count)
@@ -145,11 +145,11 @@ def judge(
 
 
 class GapTotal(NamedTuple):
-    """The sum of all gaps of a queue."""
+    """The gaps of one queue, merged into one warning."""
 
     gap_count: int
     whole: LossWarning
-    """A warning that spans all gaps."""
+    """A warning that spans all these gaps and adds up their missing messages."""
 
     def __str__(self) -> str:
         whole, gaps = self.whole, self.gap_count
@@ -158,7 +158,7 @@ class GapTotal(NamedTuple):
 
 
 class GapLog:
-    """Warnings that merge the gaps of each queue: the first gap, then the next two, the next four, and so on."""
+    """Merges the gaps of each queue: one warning for the first gap, one for the next two, one for the next four, ..."""
 
     def __init__(self) -> None:
         self._totals: dict[MessageQueue, GapTotal] = {}
@@ -166,7 +166,7 @@ class GapLog:
         """Gaps that no warning has covered yet."""
 
     def add(self, gap: LossWarning) -> LossWarning | None:
-        """Add a gap; return a warning if one is due."""
+        """Add a gap; return one warning for all gaps since the last warning if they are numerous enough, else None."""
         queue = gap.queue
         total = self._totals[queue] = _added(self._totals.get(queue), gap)
         held = self._held[queue] = _added(self._held.get(queue), gap)
@@ -176,12 +176,12 @@ class GapLog:
         return held.whole
 
     def rest(self) -> Iterator[LossWarning]:
-        """Yield the warnings that are still due."""
+        """Yield, for each queue, one warning for the gaps that no earlier warning covered."""
         while self._held:
             yield self._held.popitem()[1].whole
 
     def totals(self) -> list[GapTotal]:
-        """Return the queues with more than one gap."""
+        """Return the merged gaps of each queue that has more than one."""
         return [total for total in self._totals.values() if total.gap_count > 1]
 
 
@@ -190,7 +190,7 @@ def _added(total: GapTotal | None, gap: LossWarning) -> GapTotal:
 
 
 class Settled(NamedTuple):
-    """Positions that brokers can serve, and the warnings about those that moved."""
+    """Start positions after the check against bounds, and warnings about queues that were moved or left the route."""
 
     positions: dict[MessageQueue, int]
     warnings: list[LossWarning]
@@ -203,9 +203,10 @@ def settle_starts(
     fail_on_data_loss: bool,
     opened: Collection[MessageQueue] = (),
 ) -> Settled:
-    """Move positions into the bounds that brokers hold; a queue without bounds left the route and keeps its position.
+    """Return start positions, moved into the bounds of their queues, with warnings; raise if a loss fails the query.
 
-    Messages that retention takes from the front of `opened` queues, of which nothing is read yet, are no finding.
+    A queue without bounds has left the route: it keeps its position, with a warning. For the `opened` queues, of which
+    nothing has been read yet, messages deleted at the front are no loss: the start moves without a warning.
     """
     settled = dict(positions)
     warnings = []
@@ -219,7 +220,7 @@ def settle_starts(
 
 
 def _compare_start(planned: int, bounds: QueueBounds | None) -> tuple[Finding, int] | None:
-    """Return the finding at a start with the offset to go on at; None if the start lies within the bounds."""
+    """Return how a start differs from the queue's bounds, and where to continue; None if it lies within them."""
     if bounds is None:
         return Finding.NOT_IN_ROUTE, planned
     if bounds.from_replica or bounds.min_offset <= planned <= bounds.max_offset:
@@ -232,7 +233,10 @@ def _compare_start(planned: int, bounds: QueueBounds | None) -> tuple[Finding, i
 def settle_ranges(
     ranges: Iterable[QueueRange], bounds: Mapping[MessageQueue, QueueBounds], *, fail_on_data_loss: bool
 ) -> tuple[list[QueueRange], list[LossWarning]]:
-    """Cut planned ranges to the bounds that brokers hold; skip the range of a queue without bounds, which vanished."""
+    """Return planned ranges, cut to the bounds of their queues, with warnings; raise if a loss fails the query.
+
+    The range of a queue without bounds is lost and left out, since the queue has left the route.
+    """
     settled = []
     warnings = []
     for planned in ranges:
@@ -246,7 +250,7 @@ def settle_ranges(
 def _compare_range(
     planned: QueueRange, bounds: QueueBounds | None
 ) -> tuple[QueueRange, list[tuple[Finding, int, int]]]:
-    """Return the rest of a range, and each finding with its planned and its found offset."""
+    """Return the part of a range that brokers still hold, and (finding, planned offset, found offset) for each loss."""
     _, start, end, is_open = planned
     if bounds is None:
         return planned._replace(end=start), [(Finding.VANISHED, start, end)]

@@ -1,7 +1,7 @@
-"""Hold a query's position, and write it as JSON that never changes its text without reason.
+"""Hold a query's position, and write it as canonical JSON.
 
-Spark keeps an offset per batch in its log and compares offsets as text, so the written form is canonical: keys sorted
-by code point at every level. An object of
+Spark keeps an offset per batch in its log and compares offsets as text. So equal positions are written as equal text:
+keys are sorted by code point at every level. The JSON object has these keys:
 
     next     topic → broker → queue id → the next offset to read
     begin    starts in the same shape, of queues whose range does not start at the previous offset's `next`: queues that
@@ -29,7 +29,7 @@ from .strict_json import LAST_OFFSET, is_integer, is_queue_id, parse_json, short
 __all__ = ["SENTINEL", "Position", "Positions", "advance", "batch_ranges", "parse_position", "position_json"]
 
 Positions = Mapping[MessageQueue, int]
-"""The next offset of each queue."""
+"""The next offset to read of each queue."""
 
 VERSION = 2
 _VERSION_WITHOUT_OPEN = 1
@@ -41,7 +41,7 @@ _NOT_LOGGED = "it is not written to the checkpoint; check the brokers, and start
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position of a query between two batches."""
+    """The position of a query between two batches, which Spark calls an offset."""
 
     next: Positions
     begin: Positions = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Position:
 
     @property
     def still_open(self) -> Positions:
-        """Queues with an open front of which nothing is read yet."""
+        """The queues in `open` of which nothing has been read yet, with their starts."""
         return {queue: offset for queue, offset in self.open.items() if self.next.get(queue) == offset}
 
     def __str__(self) -> str:
@@ -64,9 +64,10 @@ def advance(
     group: str | None = None,
     opened: Positions = MappingProxyType({}),
 ) -> Position:
-    """Return the position at the end of a batch over these ranges; return the previous one if no range has an offset.
+    """Return the position after a batch from `starts` to `ends`; return `previous` itself if nothing changes.
 
-    Queues that were `opened` at their start begin at their first readable message.
+    `opened` holds the first readable offsets of queues that may begin there. Raise `MalformedFrame` for a number that
+    is no offset.
     """
     begin = {queue: start for queue, start in starts.items() if previous is None or previous.next.get(queue) != start}
     if previous is not None and not begin and ends == previous.next:
@@ -78,7 +79,10 @@ def advance(
 
 
 def batch_ranges(start: Position | None, end: Position) -> list[QueueRange]:
-    """Return the ranges between two positions, in the order of `end`; leave out empty ranges."""
+    """Return the ranges between two positions, in the order of `end`, without empty ones.
+
+    Raise `OptionError` for a pair of positions that no query can have logged.
+    """
     known = {**(start.next if start else {}), **end.begin}
     ranges = [_range_to(queue, stop, known, end.open) for queue, stop in end.next.items()]
     for queue, first, stop, _ in ranges:
@@ -97,7 +101,7 @@ def _range_to(queue: MessageQueue, stop: int, known: Positions, opened: Position
 
 
 def position_json(position: Position | None) -> dict[str, Any]:
-    """Return the canonical object; Spark writes it with `json.dumps`, which keeps the order of keys."""
+    """Return a position as a JSON object with sorted keys; Spark writes it by `json.dumps`, which keeps their order."""
     if position is None:
         return dict(SENTINEL)
     value: dict[str, Any] = {}
@@ -112,7 +116,7 @@ def position_json(position: Position | None) -> dict[str, Any]:
 
 
 def parse_position(stored: str | Mapping[str, Any]) -> Position | None:
-    """Return a position from Spark's log, given as text or as the object that Spark has read."""
+    """Return the position that Spark's log holds, as text or as a parsed object; None for the sentinel."""
     value = parse_json(stored, _OPTION) if isinstance(stored, str) else stored
     text = stored if isinstance(stored, str) else json.dumps(stored)
     try:
@@ -130,7 +134,7 @@ def _nest(positions: Positions) -> dict[str, dict[str, dict[str, int]]]:
 
 
 def _read_position(value: Any) -> Position | None:
-    """Return a position; raise ValueError for a wrong shape."""
+    """Return the position in a parsed JSON object; raise ValueError if the object has another shape."""
     value = _require_object(value, "the offset")
     _require_version(value.get("version"))
     if unknown := sorted(value.keys() - _KEYS):

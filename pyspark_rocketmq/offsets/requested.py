@@ -1,8 +1,8 @@
 """Hold the offsets at which the user wants to start or stop, queue by queue.
 
-The request is a list of layers, highest rank first. Each layer is one option and names a target for every queue or for
-some. A queue takes the first target that resolves to an offset: a queue that the JSON leaves out, or one that the group
-never committed, falls through to the next layer. So precedence is the order of a tuple and nothing else.
+The request is a list of *layers*, highest rank first. Each layer is one option; it names a target for every queue or
+for some. A queue takes the first target that resolves to an offset: a queue that the JSON leaves out, or one that the
+group never committed, falls through to the next layer. So precedence is the order of a tuple and nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ANY = "*"
 
 
 class Keyword(Enum):
-    """An offset that only the cluster knows; the value is the number that stands for it in JSON."""
+    """`earliest`, `latest` or `group` (the group's position); the value is the number that means the same in JSON."""
 
     EARLIEST = -2
     LATEST = -1
@@ -30,38 +30,38 @@ class Keyword(Enum):
 
 
 class AtTime(NamedTuple):
-    """The first message stored at or after this time."""
+    """A request for the first message stored at or after a time."""
 
     time_ms: int
 
 
 Target = int | Keyword | AtTime
-"""An offset, or a way to find one."""
+"""An offset, a keyword or a time that an option requests for a queue."""
 
 
 class Layer(Protocol):
-    """Offsets requested by one option."""
+    """The targets that one option requests."""
 
     @property
     def option(self) -> str:
         """Name of the option."""
 
     def target(self, queue: MessageQueue) -> Target | None:
-        """Return the target of a queue, if the option names one."""
+        """Return the target that the option requests for a queue; None if it requests none."""
 
     def require_known(self, queues: Collection[MessageQueue]) -> None:
-        """Raise if the option names a topic, broker or id that no queue has."""
+        """Raise `OptionError` if the option names a topic, broker or queue id that none of these queues has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Everywhere:
-    """One target for all queues."""
+    """An option that requests the same target for all queues."""
 
     option: str
     everywhere: Target
 
     def target(self, queue: MessageQueue) -> Target:
-        """Return the one target."""
+        """Return the target, which is the same for all queues."""
         return self.everywhere
 
     def require_known(self, queues: Collection[MessageQueue]) -> None:
@@ -69,7 +69,7 @@ class Everywhere:
 
 
 class QueuePlace(NamedTuple):
-    """A queue; `*` stands for all other ids or brokers."""
+    """A key of a `QueueTree`: topic, broker and queue id; `*` stands for brokers or ids without a key of their own."""
 
     topic: str
     broker_name: str
@@ -81,27 +81,27 @@ class QueuePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueTree:
-    """Targets by topic, broker and queue id; an exact name outranks `*` ids, which outrank `*` brokers."""
+    """An option that requests targets by queue: an exact key outranks `*` ids, which outrank `*` brokers."""
 
     option: str
     targets: Mapping[QueuePlace, Target]
 
     def target(self, queue: MessageQueue) -> Target | None:
-        """Return the target under the most exact name of a queue."""
+        """Return the target under the most exact key that fits a queue; None if none fits."""
         for place in _places(queue):
             if place in self.targets:
                 return self.targets[place]
         return None
 
     def require_known(self, queues: Collection[MessageQueue]) -> None:
-        """Raise if a topic, broker or id is named that no queue has."""
+        """Raise `OptionError` if a key names a topic, broker or queue id that none of these queues has."""
         known = {place for queue in queues for place in _places(queue)}
         for place in self.targets:
             if place not in known:
                 raise OptionError(self.option, str(place), _describe_unknown(place, known), advice="leave it out")
 
     def uses(self, keyword: Keyword) -> bool:
-        """Return whether some queue has this keyword as its target."""
+        """Return whether this keyword is the target of some queue."""
         return keyword in self.targets.values()
 
 
@@ -126,25 +126,28 @@ def _describe_unknown(place: QueuePlace, known: set[QueuePlace]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RequestedOffsets:
-    """The layers by rank, and what holds for queues that no layer resolves."""
+    """The requested starts or ends: layers by rank, and fallbacks for queues that no layer resolves."""
 
     option: str
     layers: tuple[Layer, ...]
     fallback: Keyword | None = None
-    """For queues that no layer resolves; None: an error."""
+    """Keyword for queues that no layer resolves; None: raise an error."""
     if_too_young: Keyword | None = None
-    """For queues without a message at or after the requested time; None: an error."""
+    """Keyword for queues without a message at or after the requested time; None: raise an error."""
     retry_topic: str | None = None
-    """The group's retry topic; no message of it is skipped unless an entry of its own says so."""
+    """The group's retry topic; its messages are skipped only if the user requests offsets for its queues by name."""
 
     def target(self, layer: Layer, queue: MessageQueue) -> Target | None:
-        """Return a layer's target of a queue; none where "latest" or a time for all topics would skip retries."""
+        """Return the target that a layer requests for a queue; None if it requests none.
+
+        In the retry topic, a time or "latest" for all topics does not count, since it would skip messages to retry.
+        """
         target = layer.target(queue)
         is_general = queue.topic == self.retry_topic and isinstance(layer, Everywhere)
         return None if is_general and target not in (Keyword.EARLIEST, Keyword.GROUP) else target
 
     def require_known(self, queues: Collection[MessageQueue]) -> None:
-        """Raise if a layer names a topic, broker or id that no queue has."""
+        """Raise `OptionError` if a layer names a topic, broker or queue id that none of these queues has."""
         for layer in self.layers:
             layer.require_known(queues)
 
@@ -162,7 +165,7 @@ class StartSettings:
 
     @property
     def requested(self) -> RequestedOffsets:
-        """The request, by rank: committed positions if `group` is given, times, offsets, the default."""
+        """The requested starts: `group` outranks times, which outrank other offsets; the default is the fallback."""
         offsets = _offset_layer("startingOffsets", self.offsets)
         times = _time_layers("startingTimestamp", self.time_ms, self.times)
         layers = [offsets, *times] if self.offsets is Keyword.GROUP else [*times, offsets]
@@ -179,7 +182,7 @@ class EndSettings:
 
     @property
     def requested(self) -> RequestedOffsets:
-        """The request, by rank: times, offsets."""
+        """The requested ends: times outrank offsets; the latest offset is the fallback."""
         times = _time_layers("endingTimestamp", self.time_ms, self.times)
         offsets = _offset_layer("endingOffsets", self.offsets)
         return RequestedOffsets(

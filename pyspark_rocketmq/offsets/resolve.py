@@ -1,7 +1,8 @@
 """Resolve requested offsets to an offset for each queue.
 
-Each request to the `OffsetSource` names all queues that it concerns, so that an implementation can send one burst per
-broker. A layer is resolved only for the queues that no higher layer resolved.
+Each option is a *layer* (see `requested`). Layers are resolved by rank, each only for the queues that no higher layer
+resolved. Each request to the `OffsetSource` names all queues that it concerns, so that an implementation can send one
+burst per broker.
 """
 
 from __future__ import annotations
@@ -31,28 +32,28 @@ QueueBoundsMap = Mapping[MessageQueue, QueueBounds]
 
 
 class OffsetSource(Protocol):
-    """Brokers (or, for committed positions, a local file) that report offsets; each method raises on failure."""
+    """A source of offsets: brokers, or a local file for committed positions; each method raises on failure."""
 
     def fetch_bounds(self, queues: Collection[MessageQueue]) -> QueueBoundsMap:
-        """Return the smallest and the next offset of each queue."""
+        """Return the bounds of each queue."""
 
     def fetch_offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
-        """Return the offset of the first message stored at or after each queue's time, else the next offset."""
+        """Return the offset of the first message stored at or after each queue's time, else the queue's next offset."""
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """Return the group's position in each queue that has one."""
+        """Return the group's position in each queue in which it has one."""
 
     def fetch_first_readable(self, bounds: QueueBoundsMap) -> Mapping[MessageQueue, int]:
-        """Return the first readable offset within the bounds of each queue; the end if there is none."""
+        """Return the offset of the first readable message within each queue's bounds; the end if there is none."""
 
 
 class Resolved(NamedTuple):
-    """An offset for each queue, and the options without effect, because others outranked them for every queue."""
+    """An offset for each queue, and the options without effect: those that others outranked for every queue."""
 
     positions: dict[MessageQueue, int]
     outranked: tuple[str, ...]
     opened: Positions = MappingProxyType({})
-    """The positions that are the first readable messages of queues that are not empty."""
+    """The offsets of queues that start at their first readable message and are not empty."""
 
 
 def resolve_offsets(
@@ -61,9 +62,10 @@ def resolve_offsets(
     bounds: QueueBoundsMap,
     source: OffsetSource,
 ) -> Resolved:
-    """Return an offset for each queue, from the first layer that has one; it may lie outside the bounds.
+    """Return an offset for each queue: from the highest-ranked option that names one, else from the fallback.
 
-    "Earliest" is the first message that can be read: a broker's minimum may lag behind what it deleted.
+    An offset may lie outside `bounds`. "Earliest" is the first message that can be read: a broker's minimum may still
+    name deleted messages. Raise `OptionError` for an unknown queue in the request, or a queue that nothing resolves.
     """
     requested.require_known(queues)
     positions: dict[MessageQueue, _Offset] = {}
@@ -81,9 +83,10 @@ def resolve_offsets(
 
 
 def opened_if_late(bounds: QueueBoundsMap) -> dict[MessageQueue, int]:
-    """Return the minima of new queues that lost messages before they were found, so that more may be gone there.
+    """Return the minimum of each new queue whose first messages were deleted before the queue was found.
 
-    A new queue that still has its first message is judged strictly: all of it is to be read.
+    More of its messages may be deleted before it is read, which is no loss. A new queue whose minimum is 0 is left out:
+    every message of it must be read.
     """
     return {queue: each.min_offset for queue, each in bounds.items() if each.min_offset > 0}
 
@@ -95,7 +98,10 @@ _Offset = int | Keyword
 def _open(
     positions: Mapping[MessageQueue, _Offset], bounds: QueueBoundsMap, source: OffsetSource
 ) -> dict[MessageQueue, int]:
-    """Return the first readable offsets of queues that begin there; raise if only a replica reports a queue's front."""
+    """Return the first readable offset of each non-empty queue that starts at EARLIEST.
+
+    Raise `NoBrokerAvailable` if only a replica reports the minimum of a queue and its master may hold earlier messages.
+    """
     at_first = {queue: bounds[queue] for queue, at in positions.items() if at is Keyword.EARLIEST}
     for queue, each in at_first.items():
         if each.has_unknown_front:
@@ -117,7 +123,10 @@ def _fall_back(
     bounds: QueueBoundsMap,
     source: OffsetSource,
 ) -> dict[MessageQueue, _Offset]:
-    """Return offsets for queues that no layer resolved."""
+    """Return offsets for queues that no option resolved; raise `OptionError` if the request has no fallback.
+
+    A queue of the retry topic starts at the group's position, or at its first message.
+    """
     retries = [queue for queue in queues if queue.topic == requested.retry_topic]
     committed: Mapping[MessageQueue, int] = source.fetch_committed(retries) if retries else {}
     positions = {queue: committed.get(queue, Keyword.EARLIEST) for queue in retries}
@@ -133,7 +142,7 @@ def _fall_back(
 
 @dataclass(frozen=True, slots=True)
 class _LayerRequest:
-    """The targets of one layer, resolved kind by kind."""
+    """The targets that one option requests, for the queues that no higher-ranked option resolved."""
 
     requested: RequestedOffsets
     option: str
@@ -160,7 +169,11 @@ class _LayerRequest:
         return {queue: self._place_in_time(queue, found[queue], time_ms) for queue, time_ms in times.items()}
 
     def _place_in_time(self, queue: MessageQueue, found: int, time_ms: int) -> _Offset:
-        """Return the place of a time; brokers report the next offset where no message is that young."""
+        """Return the offset for a requested time; `found` is what brokers report for it.
+
+        Brokers report the queue's next offset if no message is stored at or after the time. Then `if_too_young`
+        decides: the result is that offset, or an error is raised.
+        """
         smallest, following, _ = self.bounds[queue]
         if found <= smallest < following:
             return Keyword.EARLIEST
@@ -175,7 +188,7 @@ class _LayerRequest:
 
 @dataclass(frozen=True, slots=True)
 class _WithCommitted:
-    """A source of offsets whose committed positions are known already."""
+    """A source of offsets that returns committed positions which were fetched earlier."""
 
     source: OffsetSource
     committed: Mapping[MessageQueue, int]
@@ -194,13 +207,13 @@ class _WithCommitted:
 
 
 class BatchPlan(NamedTuple):
-    """The ranges of a batch read, and the findings on the way."""
+    """The ranges of a batch read, the warnings about losses, and the options without effect."""
 
     ranges: list[QueueRange]
     warnings: list[LossWarning]
     outranked: tuple[str, ...]
     replica_ends: list[MessageQueue]
-    """Queues that are read to a replica's end, while their masters may hold more."""
+    """Queues whose end was reported by a replica, while their masters may hold more."""
 
 
 def resolve_batch(
@@ -211,9 +224,9 @@ def resolve_batch(
     *,
     fail_on_data_loss: bool,
 ) -> BatchPlan:
-    """Return the ranges between two requests, both resolved against the same bounds.
+    """Return the ranges from the requested starts to the requested ends, resolved against the same bounds.
 
-    Bounds are fetched after the group's positions: a live group may have gone beyond older bounds.
+    Bounds are fetched after the group's positions. Positions of a group that reads on could lie beyond older bounds.
     """
     asking = [queue for queue in queues if _asks_group(start, queue) or _asks_group(end, queue)]
     committed = source.fetch_committed(asking) if asking else {}
@@ -235,7 +248,10 @@ def _asks_group(requested: RequestedOffsets, queue: MessageQueue) -> bool:
 
 
 def _range_between(queue: MessageQueue, start: int, end: int, requested_starts: Resolved) -> QueueRange:
-    """Return the range from start to end; refuse a start beyond the end unless a loss moved it there."""
+    """Return the range from start to end; empty if a loss moved the start beyond the end.
+
+    Raise `OptionError` if the user requested an end below the start.
+    """
     if end < start and start == requested_starts.positions[queue]:
         raise OptionError(
             "endingOffsets", None, f"the end {end} of {queue} lies below its start {start}", advice="raise it"

@@ -15,11 +15,11 @@ __all__ = ["LAST_OFFSET", "LAST_QUEUE_ID", "is_integer", "is_queue_id", "parse_j
 _SHOWN_LENGTH = 200
 LAST_QUEUE_ID = 2**31 - 1
 LAST_OFFSET = 2**63 - 1
-"""The largest Java long, which bounds offsets and times alike."""
+"""The largest Java long: the upper limit of offsets and of times in milliseconds."""
 
 
 def parse_json(text: str, option: str) -> Any:
-    """Return one JSON value."""
+    """Return the value that a JSON text holds; raise `OptionError`, which names `option`, if it is not strict JSON."""
     try:
         return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -28,12 +28,12 @@ def parse_json(text: str, option: str) -> Any:
 
 
 def shorten(text: str) -> str:
-    """Return text for an error message: a topic of ten thousand queues must not fill the driver's log."""
+    """Return a text, cut for an error message: JSON of ten thousand queues must not fill the driver's log."""
     return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}… ({len(text)} characters)"
 
 
 def is_integer(value: Any, first: int, last: int) -> bool:
-    """Return whether a JSON value is a whole number in a range; unlike in Python, true and false are not."""
+    """Return whether a JSON value is an integer from `first` to `last`; true and false are none, unlike in Python."""
     return isinstance(value, int) and not isinstance(value, bool) and first <= value <= last
 
 

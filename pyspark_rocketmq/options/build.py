@@ -1,6 +1,6 @@
 """Build the settings of the rooms below from the given options, by one function for each settings class.
 
-The options are checked already: options that contradict each other do not get here.
+`conflicts` has checked the options before, so they do not contradict each other here.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ __all__ = ["broadcasts", "build_helper", "build_reader", "chosen_columns", "comm
 _LONGEST_PAUSE_S = 30.0
 _RETRIES = 3
 _UNPACKED_FRAMES = 4
-"""Largest ratio of an unpacked body to the largest frame."""
+"""Limit of an uncompressed message body, in multiples of the largest frame."""
 
 
 def build_reader(given: GivenOptions) -> ReaderOptions:
-    """Return all settings of a reader."""
+    """Return all settings of a reader, from the given options."""
     return ReaderOptions(
         cluster=_build_cluster(given),
         selection=_build_selection(given),
@@ -67,7 +67,7 @@ def build_reader(given: GivenOptions) -> ReaderOptions:
 
 
 def build_helper(given: GivenOptions) -> HelperOptions:
-    """Return all settings of a helper function."""
+    """Return all settings of a helper function, from the given options."""
     return HelperOptions(
         cluster=_build_cluster(given),
         group=given.maybe(grouping.CONSUMER_GROUP),
@@ -138,7 +138,7 @@ def _build_selection(given: GivenOptions) -> Selection:
 
 
 def _reads_retries(given: GivenOptions) -> bool:
-    """Return whether the retry topic is read; a member of a group always reads it."""
+    """Return whether the group's retry topic is read, too; a query that is a member of its group always reads it."""
     return shares(given) or given.maybe(selection.READ_RETRY_TOPIC) is True
 
 
@@ -194,7 +194,10 @@ def _build_allocation(given: GivenOptions) -> AllocationSettings:
 
 
 def _build_plan(given: GivenOptions) -> PlanSettings:
-    """Return how work is cut; for a group member the strategy assigns queues to members, and slots get blocks."""
+    """Return the settings that divide a batch into tasks.
+
+    In a member of a group the strategy assigns queues to members, so task slots get contiguous blocks of queues.
+    """
     return PlanSettings(
         allocation=AllocationSettings() if shares(given) else _build_allocation(given),
         min_partitions=given.maybe(batching.MIN_PARTITIONS) or 1,
@@ -236,7 +239,7 @@ def _build_flow_limits(given: GivenOptions) -> FlowLimits:
 
 
 def chosen_columns(given: GivenOptions) -> tuple[str, ...]:
-    """Return the columns that the user listed, else those of the layout."""
+    """Return the columns of a row: those that the user listed, else those of the chosen layout."""
     listed = given.maybe(row_format.CHOSEN_COLUMNS)
     return listed or default_columns(given.get(row_format.ROW_LAYOUT), given.get(row_format.INCLUDE_HEADERS))
 
@@ -253,7 +256,10 @@ def _build_content(given: GivenOptions) -> Content:
 
 
 def commits(given: GivenOptions) -> bool:
-    """Return whether positions are committed: as the user says, else if there is a group other than the tools group."""
+    """Return whether the query commits positions: as the user says, else if it has a group other than the tools group.
+
+    A broadcasting query without a directory for local positions commits only if the user says so.
+    """
     wanted = given.maybe(grouping.COMMIT_OFFSETS)
     if wanted is not None:
         return wanted
@@ -262,7 +268,7 @@ def commits(given: GivenOptions) -> bool:
 
 
 def broadcasts(given: GivenOptions) -> bool:
-    """Return whether every member of the group reads everything, so that each keeps positions of its own."""
+    """Return whether `messageModel` is BROADCASTING: each member reads all queues and keeps its own positions."""
     return given.get(grouping.MESSAGE_MODEL) is MessageModel.BROADCASTING
 
 
@@ -281,7 +287,7 @@ def _build_local(given: GivenOptions) -> LocalSettings | None:
 
 
 def locks(given: GivenOptions) -> bool:
-    """Return whether queues are read under their brokers' locks: as the user says, else if a member reads in order."""
+    """Return whether the query locks queues at brokers: as the user says, else if it is a member and reads in order."""
     wanted = given.maybe(grouping.LOCK_QUEUES)
     return shares(given) and given.get(batching.ORDERING) if wanted is None else wanted
 
@@ -293,7 +299,7 @@ def _build_locks(given: GivenOptions) -> LockSettings | None:
 
 
 def shares(given: GivenOptions) -> bool:
-    """Return whether the query is one member of its group."""
+    """Return whether the query is a member of its group, which shares the queues among its members."""
     return given.get(grouping.GROUP_MEMBERSHIP)
 
 

@@ -1,4 +1,4 @@
-"""List the rules of options that do not go together, or do not go alone, and check them."""
+"""List and check the rules about combinations of options: conflicts, and options that need another one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["RULES", "check_rules"]
 
 
 def check_rules(given: GivenOptions) -> None:
-    """Raise the error of the first rule that is broken."""
+    """Raise the error of the first rule that the given options break."""
     for rule in RULES:
         if rule.is_broken(given):
             raise given.refuse(rule.option, rule.what, advice=rule.advice, code=rule.code)

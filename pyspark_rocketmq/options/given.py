@@ -22,7 +22,11 @@ class _Value(NamedTuple):
 
 
 class GivenOptions:
-    """Values by option; `use` is what they are given for, a letter of `USES`, or empty while that is unknown."""
+    """The values that the user or the environment gave, by option.
+
+    `use` is a letter of `USES` (streaming read, batch read, ...) that says where the options apply; empty while that is
+    unknown.
+    """
 
     def __init__(self, use: str, now_ms: int) -> None:
         self.use = use
@@ -38,24 +42,28 @@ class GivenOptions:
         return option in self._values
 
     def maybe(self, option: Option[T]) -> T | None:
-        """Return the value that was given, if any."""
+        """Return the value that was given for an option; None if it was not given."""
         return cast(T, self._values[option].value) if option in self._values else None
 
     def get(self, option: Option[T]) -> T:
-        """Return the value that was given, else the default."""
+        """Return the value that was given for an option, else the option's default."""
         return cast(T, self._values[option].value) if option in self._values else _read_default(option)
 
     def refuse(self, option: Option[Any], what: str, *, advice: str, code: str) -> OptionError:
-        """Return an error about an option, under the name that the user gave."""
+        """Return an `OptionError` about an option, under the name by which the user gave it."""
         name = self._values[option].given.option if option in self._values else option.name
         return OptionError(name, self.shown(option), what, advice=advice, code=code)
 
     def shown(self, option: Option[Any]) -> str | None:
-        """Return the text that was given; stars for a secret."""
+        """Return the text that was given for an option, or stars for a secret; None if it was not given."""
         return _shown(option, self._values[option].given) if option in self._values else None
 
     def take(self, match: KeyMatch, text: str) -> None:
-        """Read one text; refuse a second one for the same option unless both mean the same."""
+        """Read and store the text of one option.
+
+        Raise `OptionError` if the text is not accepted, or differs from the value given under another name of the same
+        option.
+        """
         option, given = match.option, OptionText(match.spelling, text.strip(), self._now_ms)
         if not given.text:
             advice = f"give {option.kind.accepts.replace('`', '')}, or leave it out"
@@ -71,7 +79,7 @@ class GivenOptions:
             raise OptionError(given.option, shown, what, advice="drop one of the two", code="OPTION_CONFLICT")
 
     def check_scope(self) -> None:
-        """Raise for the first option that does not belong to this use."""
+        """Raise `OptionError` for the first option that does not apply here, such as an end in a streaming read."""
         for option in self._values:
             if self.use not in option.use:
                 homes = " and ".join(USES[letter] for letter in option.use)
@@ -80,7 +88,7 @@ class GivenOptions:
                 raise self.refuse(option, f"not for {USES[self.use]}", advice=advice, code="OPTION_SCOPE")
 
     def drop_other_uses(self) -> None:
-        """Forget options that do not belong to this use."""
+        """Forget the given options that do not apply here, such as options of a reader in a helper function."""
         self._values = {option: value for option, value in self._values.items() if self.use in option.use}
 
 
@@ -90,5 +98,5 @@ def _shown(option: Option[Any], given: OptionText) -> str:
 
 @cache
 def _read_default(option: Option[T]) -> T:
-    """Return an option's default value, which each process reads once."""
+    """Return the value of an option's default text, read once per process."""
     return option.kind.read(OptionText(option.name, option.default))

@@ -1,7 +1,8 @@
 """Find the option that a user's key names, and explain keys that name none.
 
-Names are compared without case. A key that is no option may be misspelt: then it fails with the name that was probably
-meant. Or a platform added it: then it is logged. `strictOptions` moves that line.
+Names are compared without case. An unknown key that resembles an option's name, or has a prefix of this source, raises
+an error with the name that was probably meant. Any other unknown key is only logged: the platform may have added it.
+`strictOptions` can make both cases errors, or both log lines.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class KeyMatch(NamedTuple):
     spelling: str
     option: Option[Any]
     depends_on_use: bool = False
-    """Whether the name means another option to writes than to reads."""
+    """Whether a write has another option under this name than a read."""
 
 
 def _spellings(options: Iterable[Option[Any]]) -> dict[str, KeyMatch]:
@@ -37,7 +38,10 @@ def _spellings(options: Iterable[Option[Any]]) -> dict[str, KeyMatch]:
 
 
 def _index() -> dict[str, KeyMatch]:
-    """Return all names in lower case; a name that reading and writing share means the option of reading."""
+    """Return all names of options, in lower case, with their options.
+
+    A name that reads and writes use for different options means the option of reads.
+    """
     writing = _spellings(option for option in OPTIONS if option.use == "W")
     reading = _spellings(option for option in OPTIONS if option.use != "W")
     shared = {name: match._replace(depends_on_use=True) for name, match in reading.items() if name in writing}
@@ -48,12 +52,15 @@ _KNOWN = _index()
 
 
 def find_option(key: str) -> KeyMatch | None:
-    """Return the option that a key spells."""
+    """Return the option that a key names, in any case; None if it names none."""
     return _KNOWN.get(key.lower())
 
 
 def complain(key: str, text: str) -> OptionError | None:
-    """Return the error for a key that is no option; None if it is probably meant for another reader of options."""
+    """Return the error for an unknown key that resembles an option's name or has a prefix of this source.
+
+    Return None for any other key: it is probably meant for the platform.
+    """
     near = [match for match in _KNOWN.values() if _is_near(key.lower(), match.spelling.lower())]
     if not near and not key.lower().startswith(_OURS):
         return None
@@ -65,13 +72,13 @@ def complain(key: str, text: str) -> OptionError | None:
 
 
 def describe_foreign(key: str) -> OptionError:
-    """Return the error for a key of another reader of options, without its value."""
+    """Return the error for an unknown key that resembles no option, for `strictOptions=all`; its value is not shown."""
     advice = "leave it out, or do not set strictOptions=all"
     return OptionError(key, "***", "no such option", advice=advice, code="OPTION_UNKNOWN")
 
 
 def _is_near(key: str, spelling: str) -> bool:
-    """Return whether one is probably a typing error for the other."""
+    """Return whether a key is probably a typing error for an option's name."""
     if _bare(key) == _bare(spelling):
         return True
     most = 1 if min(len(key), len(spelling)) < _SHORT else 2
@@ -79,7 +86,7 @@ def _is_near(key: str, spelling: str) -> bool:
 
 
 def _distance(key: str, spelling: str) -> int:
-    """Return how far apart two names are, with the prefix that the user gave or without."""
+    """Return the edit distance between a key and an option's name: the smaller one with or without the key's prefix."""
     prefix = next((prefix for prefix in _OURS if key.lower().startswith(prefix)), "")
     return min(edit_distance(_bare(name), _bare(spelling)) for name in (key, key[len(prefix) :]))
 
@@ -89,7 +96,7 @@ def _bare(name: str) -> str:
 
 
 def edit_distance(first: str, second: str) -> int:
-    """Return how many letters to insert, delete, replace or swap with their neighbour.
+    """Return how many letters to insert, delete, replace or swap with a neighbour to turn one text into the other.
 
     `difflib` counts no swaps, and its ratio takes Spark's `maxFilesPerTrigger` for `maxBytesPerTrigger`.
     """

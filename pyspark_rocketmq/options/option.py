@@ -1,4 +1,4 @@
-"""Describe one option: its names, its uses, its kind of value, its default and its meaning."""
+"""Describe one option: its names, where it applies, its kind of value, its default and its meaning."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ __all__ = ["USES", "Option", "Section", "planned", "section"]
 T_co = TypeVar("T_co", covariant=True)
 
 USES = {"S": "streaming reads", "B": "batch reads", "W": "writes", "H": "helper functions"}
-"""Uses of options, by letter."""
+"""The ways to use the library in which an option can apply, by letter."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Option(Generic[T_co]):
-    """One row of the table. The constant that holds it is also the key to the value that the user gave."""
+    """One row of the table of options. The constant that holds it is also the key to the value that the user gave."""
 
     name: str
     use: str
-    """Letters of `USES`."""
+    """The letters of `USES` where the option applies."""
     kind: Kind[T_co]
     default: str = ""
     """Text that is read as if the user had given it; empty if there is none."""
     otherwise: str = "none"
-    """In words, what holds if nothing is given and there is no default value."""
+    """For users: the behaviour if the option is not given and has no default text."""
     aliases: tuple[str, ...] = ()
     native: bool = False
     """Whether this is a property of RocketMQ's own client: also accepted as `rocketmq.<name>`."""
     is_planned: bool = False
-    """Whether the option is known, but not built: then it is refused."""
+    """Whether the option is known but not implemented, and therefore refused."""
     secret: bool = False
     meaning: str = ""
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """Every name that is accepted, the main one first."""
+        """All accepted names of the option, the main one first."""
         prefixed = (f"rocketmq.{self.name}",) if self.native else ()
         return self.name, *self.aliases, *prefixed
 
     @property
     def shown_default(self) -> str:
-        """The default as users read it."""
+        """The default as the page for users shows it."""
         return f"`{self.default}`" if self.default else self.otherwise
 
 
 def planned(name: str, use: str, meaning: str, *, native: bool = False) -> Option[str]:
-    """Return an option that is known, but not built."""
+    """Return an option that is known but not implemented, so that giving it is refused."""
     return Option(name, use, Kind("a value", lambda given: given.text), native=native, is_planned=True, meaning=meaning)
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Options of one purpose."""
+    """Options that belong together on the page for users."""
 
     title: str
     options: tuple[Option[Any], ...]
 
 
 def section(title: str, module: Mapping[str, object]) -> Section:
-    """Return all options that a module defines, in the order in which it does."""
+    """Return a section with all options that a module defines, in the order of the module."""
     return Section(title, tuple(value for value in module.values() if isinstance(value, Option)))

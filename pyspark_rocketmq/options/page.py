@@ -1,6 +1,6 @@
 """Render the page about options for users.
 
-The page is made from the same tables that check what users write, so it cannot say anything else.
+The page is made from the same tables that check what users write, so the two always agree.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Errors open with a code: `OPTION_VALUE`, `OPTION_MISSING`, `OPTION_CONFLICT`, `O
 
 
 def render_page() -> str:
-    """Return the whole page, in Markdown."""
+    """Return the whole page in Markdown."""
     sections = [_render_section(each) for each in SECTIONS if each is not planned.SECTION]
     return "\n".join([_HEAD, _render_uses(), *sections, _render_rules(), _render_planned(), _render_refused()])
 
@@ -51,7 +51,7 @@ def _render_uses() -> str:
 
 
 def _render_section(section: Section) -> str:
-    """Return a section's table."""
+    """Return one section of the page: its title, and a table of its options."""
     head = ("Option", "Aliases", "Use", "Accepted", "Default", "Meaning")
     return f"## {section.title}\n\n{_table(head, map(_describe, section.options))}"
 

@@ -1,9 +1,9 @@
 """Turn Spark's strings into settings.
 
 Keys become options and texts become values in `GivenOptions`; then `conflicts` checks what goes together, and `build`
-makes settings. When Spark makes the data source the use is not known: names, values and options that contradict each
-other in any use are checked then. Options of another use, and those that a read cannot do without, are checked when
-the use is known.
+makes settings. Spark creates the data source before it says whether to read a stream, read a batch or write. At that
+moment names, values and contradictions between options are checked. Options that do not apply, and missing options
+that a read requires, are checked once that is known.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["parse_helper_options", "parse_reader_options", "require_topics"]
 
 _USES = {True: "S", False: "B", None: ""}
 _IGNORED = {"checkpointlocation"}
-"""Spark adds it to sinks."""
+"""Keys that Spark itself adds to the options of sinks."""
 _ENVIRONMENT = {NAME_SERVER: "NAMESRV_ADDR"}
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def parse_reader_options(
     env: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.time,
 ) -> ReaderOptions:
-    """Return the settings of a streaming read, of a batch read, or of a use that is not known yet."""
+    """Return the settings of a streaming read (`stream=True`) or a batch read (False); None: not known yet."""
     given = _read_options(raw, _USES[stream], env, now_ms=int(clock() * 1000))
     if stream is not None:
         given.check_scope()
@@ -54,7 +54,7 @@ def parse_reader_options(
 def parse_helper_options(
     raw: Mapping[str, str], *, env: Mapping[str, str] = os.environ, clock: Callable[[], float] = time.time
 ) -> HelperOptions:
-    """Return the settings of a helper function, from a reader's options."""
+    """Return the settings of a helper function from a reader's options; options that only readers have are ignored."""
     given = _read_options(raw, "H", env, now_ms=int(clock() * 1000))
     given.drop_other_uses()
     check_rules(given)
@@ -62,7 +62,7 @@ def parse_helper_options(
 
 
 def require_topics(options: ReaderOptions) -> None:
-    """Raise if the options select neither topics nor queues."""
+    """Raise `OptionError` if the options select no topics, no pattern of topics and no queues."""
     selection = options.selection
     if not selection.topics and selection.pattern is None and selection.assignment is None:
         advice = "give exactly one of subscribe, subscribePattern and assign"
@@ -70,7 +70,7 @@ def require_topics(options: ReaderOptions) -> None:
 
 
 def _read_options(raw: Mapping[str, str], use: str, env: Mapping[str, str], now_ms: int) -> GivenOptions:
-    """Return all options that the user gave, and those that only the environment gave."""
+    """Return the options that the user gave, and those from environment variables that the user did not give."""
     given = GivenOptions(use, now_ms)
     strangers: dict[str, str] = {}
     for key, text in raw.items():
@@ -80,7 +80,7 @@ def _read_options(raw: Mapping[str, str], use: str, env: Mapping[str, str], now_
         elif use or not match.depends_on_use:
             given.take(match, text)
         else:
-            # The name means one thing to reads and another to writes: what is wrong is checked when the use is known.
+            # Reads and writes have different options of this name, so errors wait until the use is known.
             with suppress(OptionError):
                 given.take(match, text)
     _check_strangers(strangers, given)
@@ -91,7 +91,7 @@ def _read_options(raw: Mapping[str, str], use: str, env: Mapping[str, str], now_
 
 
 def _check_strangers(strangers: Mapping[str, str], given: GivenOptions) -> None:
-    """Raise for keys that are refused or look misspelt; log the others once the use is known."""
+    """Raise for unknown keys that are refused or look misspelt; log all others, but only once the use is known."""
     strictness = given.get(STRICT_OPTIONS)
     for key, text in strangers.items():
         if key.lower() in _IGNORED:

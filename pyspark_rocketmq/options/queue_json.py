@@ -28,7 +28,10 @@ _LIST_SHAPE = '{"topic": {"broker": [0, 1]}}, with "*" for all brokers or queue 
 
 
 def read_offsets(given: OptionText, accepted: Collection[Keyword] = tuple(Keyword)) -> Keyword | QueueTree:
-    """Return a keyword, or offsets by queue; `accepted` holds for keywords and for the numbers that stand for them."""
+    """Return the offsets that a text requests: a keyword for all queues, or offsets by queue from JSON.
+
+    `accepted` are the keywords that may be used, as words and as the numbers that stand for them.
+    """
     word = given.text.strip()
     keywords = {str(keyword): keyword for keyword in accepted}
     if word.lower() in keywords:
@@ -43,7 +46,7 @@ def read_offsets(given: OptionText, accepted: Collection[Keyword] = tuple(Keywor
 
 
 def read_times(given: OptionText) -> QueueTree:
-    """Return times by queue; a time may also stand for a whole topic."""
+    """Return the times that a JSON text requests by queue; one time may also stand for all queues of a topic."""
     tree = parse_json(given.text, given.option)
     if isinstance(tree, dict):
         tree = {topic: below if isinstance(below, dict) else {ANY: {ANY: below}} for topic, below in tree.items()}
@@ -58,7 +61,7 @@ def _read_offset(leaf: Any, sentinels: Mapping[int, Keyword]) -> Target | None:
 
 
 def _read_time(leaf: Any, given: OptionText) -> Target | None:
-    """Return a time; None for a negative number, since -1 and -2 are sentinels everywhere else."""
+    """Return the time in a JSON value; None for any other value and below 0: elsewhere -1 and -2 are keywords."""
     if isinstance(leaf, str):
         return AtTime(read_time_ms(given._replace(text=leaf)))
     return AtTime(leaf) if is_integer(leaf, 0, LAST_OFFSET) else None
@@ -66,7 +69,7 @@ def _read_time(leaf: Any, given: OptionText) -> Target | None:
 
 @dataclass(frozen=True, slots=True)
 class _TreeReader:
-    """A reader of topic → broker → queue id → leaf."""
+    """A reader of JSON objects with the levels topic → broker → queue id, and an offset or time below them."""
 
     given: OptionText
     read_leaf: Callable[[Any], Target | None]
@@ -104,7 +107,7 @@ class _TreeReader:
 
 
 def _name_brokers(tree: Mapping[str, Any]) -> str:
-    """Return advice for offsets in the two levels of Kafka: the same offsets at every broker."""
+    """Return advice for JSON in Kafka's two levels, topic → id: the same offsets with `*` added as the broker."""
     named = {
         topic: below
         if isinstance(below, dict) and any(isinstance(ids, dict) for ids in below.values())
@@ -118,12 +121,12 @@ def _name_brokers(tree: Mapping[str, Any]) -> str:
 
 
 def read_assignment(given: OptionText) -> ListedQueues:
-    """Return the queues that one object lists."""
+    """Return the queues that the JSON object of `assign` lists."""
     return _read_assignment(parse_json(given.text, given.option), given.option)
 
 
 def read_queue_lists(given: OptionText) -> tuple[ListedQueues, ...]:
-    """Return the queues that each object of an array lists."""
+    """Return one list of queues for each object in the JSON array of `messageQueueList`."""
     value = parse_json(given.text, given.option)
     if not isinstance(value, list) or not value:
         raise OptionError(given.option, shorten(given.text), "not an array", advice=f"give [{_LIST_SHAPE}, ...]")

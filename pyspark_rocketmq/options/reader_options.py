@@ -1,7 +1,7 @@
 """Hold all settings of a reader, or of a helper function.
 
-Each is one frozen, picklable value, made of the settings of the rooms below. A reader's settings cross from the driver
-to the executors.
+Each settings object is frozen and can be pickled, and consists of the settings of the rooms below. A reader's settings
+are sent from the driver to the executors.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Topics by name, topics by pattern, or listed queues, and perhaps the group's retry topic."""
+    """The topics or queues to read: topics by name or pattern, or listed queues; perhaps also the retry topic."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -44,7 +44,7 @@ class Selection:
     retry_topic: str | None = None
 
     def takes_topic(self, topic: str) -> bool:
-        """Return whether some queues of a topic may be read."""
+        """Return whether a topic, or some queue of it, may be read."""
         if topic == self.retry_topic:
             return True
         if self.assignment:
@@ -52,7 +52,7 @@ class Selection:
         return topic in self.topics if self.pattern is None else re.fullmatch(self.pattern, topic) is not None
 
     def takes(self, queue: MessageQueue) -> bool:
-        """Return whether a queue is to be read."""
+        """Return whether a queue is read."""
         if self.assignment and queue.topic != self.retry_topic:
             return bool(self.assignment.select([queue]))
         return self.takes_topic(queue.topic)
@@ -60,7 +60,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ClientName:
-    """The parts of a client id that tell this reader from others on its host."""
+    """The parts of a client id that distinguish this reader from others on the same host."""
 
     instance_name: str | None = None
     unit_name: str = ""
@@ -76,12 +76,12 @@ class CommitSettings:
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """The local positions of a group each of whose members reads everything."""
+    """Settings of the local files that hold the positions of a group with `messageModel=BROADCASTING`."""
 
     directory: Path
     group: str
     publishes: bool = True
-    """Whether positions of finished batches are written, or positions are only read."""
+    """Whether positions of finished batches are written; if not, stored positions are only read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +90,19 @@ class LockSettings:
 
     interval_s: float = 20.0
     max_live_s: float = 30.0
-    """Age from which on a lock that was not renewed counts as lost."""
+    """Age in seconds at which a lock that was not renewed counts as lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareSettings:
-    """Settings of a query that is one member of its group."""
+    """Settings of a query that is a member of its group."""
 
     allocation: AllocationSettings = field(default_factory=AllocationSettings)
-    """The strategy by which members assign queues."""
+    """The strategy by which queues are assigned to members."""
     own_list: ListedQueues | None = None
-    """The queues that CONFIG assigns to this member."""
+    """For the strategy CONFIG: the queues of this member, as the user listed them."""
     rooms: Mapping[str, str] = field(default_factory=dict)
-    """MACHINE_ROOM_NEARBY: rooms by pattern of client ids; the first pattern that fits counts."""
+    """For MACHINE_ROOM_NEARBY: the room of members by pattern of client ids; the first matching pattern decides."""
     heartbeat_s: float = 30.0
     rebalance_s: float = 20.0
 
@@ -119,7 +119,7 @@ class ReaderOptions:
     limits: Limits = field(default_factory=Limits)
     plan: PlanSettings = field(default_factory=PlanSettings)
     queue_lists: tuple[ListedQueues, ...] = ()
-    """The slots of CONFIG as the user wrote them."""
+    """For the strategy CONFIG: the queues of each task slot, as the user listed them."""
     pull: PullSettings = field(default_factory=PullSettings)
     rows_per_batch: int = 10_000
     columns: tuple[str, ...] = default_columns(Layout.ROCKETMQ)
@@ -130,16 +130,16 @@ class ReaderOptions:
     share: ShareSettings | None = None
     client: ClientName = field(default_factory=ClientName)
     wait_for_brokers_s: float | None = 120.0
-    """Seconds for which planning repeats requests to silent brokers; None: as often as the user said."""
+    """Seconds for which planning repeats requests to silent brokers; None: `cluster.retries` limits them."""
 
     @property
     def planning_cluster(self) -> ClusterSettings:
-        """Settings of the cluster for planning, which waits for brokers as long as tasks do."""
+        """Settings of the cluster for planning, with `wait_for_brokers_s` as the time to wait for brokers."""
         return replace(self.cluster, wait_for_brokers_s=self.wait_for_brokers_s)
 
     @property
     def allocation(self) -> AllocationSettings:
-        """The strategy by which queues are assigned to slots."""
+        """The strategy by which queues are assigned to task slots."""
         return self.plan.allocation
 
 
@@ -151,12 +151,12 @@ class HelperOptions:
     group: str | None = None
     """The group for which the helper acts, if the options name one."""
     max_reconsume_times: int | None = None
-    """Number of redeliveries before a row becomes a dead letter, if the options say so."""
+    """Number of redeliveries before a row becomes a dead letter; None: the options do not say."""
     delay_level: int = 0
-    """Delay level of rows sent back without a level of their own."""
+    """Delay level for rows that are sent back and name no level of their own."""
 
     def require_group(self) -> str:
-        """Return the group for which the helper acts; raise if the options name none."""
+        """Return the group for which the helper acts; raise `OptionError` if the options name none."""
         if self.group is None:
             advice = "name the reader's group"
             raise OptionError("consumerGroup", None, "not given", advice=advice, code="OPTION_MISSING")

@@ -1,7 +1,7 @@
 """Refuse options of RocketMQ, Kafka and other connectors, and name what replaces them.
 
-Such an option would conflict with Spark, or has another name here. Accepting it without effect would mislead, so each
-is refused with its replacement; where the value decides, the replacement depends on it.
+Such an option would conflict with Spark, or has another name here. Accepting it without effect would mislead, so it is
+refused, and the error names the replacement. For some options the replacement depends on the value.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ REFUSED: dict[tuple[str, ...], str] = {
     ): "use accessKey and secretKey (setting them turns ACL on) or credentialsFile",
     ("rocketmq.client.endpoints",): "use nameServer for a name server, endpoints for gRPC",
 }
-"""Names, also refused with `rocketmq.` before them, with advice; a star stands for any end."""
+"""The refused names, also refused with `rocketmq.` before them, and the advice for each; `*` stands for any ending."""
 
 _CLOCK = re.compile(r"(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)")
 _STARTS = {
@@ -86,13 +86,13 @@ _STARTS = {
 
 
 def _translate_start(text: str) -> str:
-    """Return the options that replace a value of `consumeFromWhere`."""
+    """Return, as advice, the options that replace a value of RocketMQ's `consumeFromWhere`."""
     meant = next((ours for word, ours in _STARTS.items() if word in text.lower()), None)
     return f"use {meant or '; or '.join(_STARTS.values())}"
 
 
 def _translate_clock(text: str) -> str:
-    """Return the option that replaces a value of `consumeTimestamp`, which names no time zone."""
+    """Return, as advice, the option that replaces a value of `consumeTimestamp`; the user must add the time zone."""
     match = _CLOCK.fullmatch(text.strip())
     if match is None:
         return "use startingTimestamp"
@@ -105,14 +105,14 @@ TRANSLATED: dict[str, Callable[[str], str]] = {
     "consumeFromWhere": _translate_start,
     "consumeTimestamp": _translate_clock,
 }
-"""Refused names whose value decides the advice."""
+"""Refused names whose advice depends on the value, and the function that returns the advice."""
 
 _ADVICE = {name.lower(): advice for names, advice in REFUSED.items() for name in names}
 _BY_VALUE = {name.lower(): translate for name, translate in TRANSLATED.items()}
 
 
 def find_refusal(key: str, text: str) -> OptionError | None:
-    """Return the error for a refused name; only translated values are shown, since others may be secret."""
+    """Return the error for a refused name, else None; a value is shown only if the advice depends on it."""
     for name in (key.lower(), key.lower().removeprefix("rocketmq.")):
         if name in _BY_VALUE:
             return _refuse(key, text, _BY_VALUE[name](text))

@@ -1,7 +1,8 @@
-"""Build the rules about options: each is an option, a test, an error and an advice.
+"""Build the rules about combinations of options.
 
-A rule tests what the user gave and never defaults, so that no default can contradict a user. Each names the option that
-is refused, the other one, and which to drop.
+A rule is an option, a test that finds the combination to refuse, an error and an advice. Tests look at what the user
+gave and not at defaults, so that no default can contradict the user. The error names the option that is refused and the
+one that it conflicts with; the advice says which to drop.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Test = Callable[[GivenOptions], bool]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A combination of options that is refused."""
+    """A combination of options that is refused, with the error's text and advice."""
 
     option: Option[Any]
     is_broken: Test
@@ -35,19 +36,19 @@ class Rule:
 
 
 def not_with(option: Option[Any], other: Option[Any], advice: str) -> Rule:
-    """Return the rule that only one of two options is given."""
+    """Return a rule that refuses an option that is given together with another one."""
     what = f"not together with {other.name}"
     return Rule(option, lambda given: given.gave(option) and given.gave(other), what, advice)
 
 
 def needs(option: Option[Any], other: Option[Any]) -> Rule:
-    """Return the rule that an option has no effect without another."""
+    """Return a rule that refuses an option that is given without another one, since it would have no effect."""
     what, advice = f"has no effect without {other.name}", f"give {other.name}, or drop {option.name}"
     return Rule(option, lambda given: given.gave(option) and not given.gave(other), what, advice)
 
 
 def at_most(option: Option[int], limit: Option[int]) -> Rule:
-    """Return the rule that a number does not exceed another."""
+    """Return a rule that refuses a number that exceeds the value of another option, if both are given."""
 
     def is_above(given: GivenOptions) -> bool:
         number, largest = given.maybe(option), given.maybe(limit)
@@ -57,19 +58,19 @@ def at_most(option: Option[int], limit: Option[int]) -> Rule:
 
 
 def only_if(option: Option[Any], condition: Test, where: str) -> Rule:
-    """Return the rule that an option has no effect without a condition."""
+    """Return a rule that refuses an option unless `condition` holds, since it would have no effect."""
     what, advice = f"has no effect without {where}", f"set {where}, or drop {option.name}"
     return Rule(option, lambda given: given.gave(option) and not condition(given), what, advice)
 
 
 def required_by(option: Option[Any], strategy: str, advice: str) -> Rule:
-    """Return the rule that a strategy needs an option."""
+    """Return a rule that refuses an allocation strategy without the option that it needs."""
     uses, what = uses_strategy(strategy), f"required by allocateMessageQueueStrategy={strategy}"
     return Rule(option, lambda given: uses(given) and not given.gave(option), what, advice, "OPTION_MISSING")
 
 
 def not_latest(option: Option[Any]) -> Rule:
-    """Return the rule that a batch read does not start at the end, since it would read nothing."""
+    """Return a rule that refuses to start a batch read at the latest offset, since it would read nothing."""
     what, advice = "latest, in a batch read, reads nothing", "give earliest, offsets or a time"
     return Rule(
         option, lambda given: given.use == "B" and asks_for(given.maybe(option), Keyword.LATEST), what, advice,
@@ -78,21 +79,21 @@ def not_latest(option: Option[Any]) -> Rule:
 
 
 def not_orderly(option: Option[Any], why: str) -> Rule:
-    """Return the rule that an option is not given where queues are read in order."""
+    """Return a rule that refuses an option together with `ordering=queue`."""
     what = f"not together with ordering=queue: {why}"
     return Rule(option, lambda given: given.gave(option) and is_orderly(given), what, "drop one of the two")
 
 
 def not_shared(option: Option[Any], test: Test, why: str) -> Rule:
-    """Return the rule that a member of a group does not pass a test."""
+    """Return a rule that refuses options that pass `test` in a member of a group (`groupMembership=shared`)."""
     what = f"not together with groupMembership=shared: {why}"
     return Rule(option, lambda given: shares(given) and test(given), what, "drop one of the two")
 
 
 def names_client(option: Option[str]) -> Rule:
-    """Return the rule that an option has no effect on a read without client id.
+    """Return a rule that refuses a part of the client id if the read has no client id.
 
-    A write always has one, so the rule waits until the use is known.
+    A write always has one, so nothing is refused before the options are known to be those of a read.
     """
     what = "has no effect: nothing of this read bears a client id"
     advice = f"set groupMembership=shared, lockQueues=true or messageModel=BROADCASTING, or drop {option.name}"
@@ -108,52 +109,52 @@ def names_client(option: Option[str]) -> Rule:
 
 
 def gave(*options: Option[Any]) -> Test:
-    """Return a test whether one of these options is given."""
+    """Return a test that passes if one of these options is given."""
     return lambda given: any(given.gave(option) for option in options)
 
 
 def lacks(*options: Option[Any]) -> Test:
-    """Return a test whether none of these options is given."""
+    """Return a test that passes if none of these options is given."""
     return lambda given: not any(given.gave(option) for option in options)
 
 
 def says(option: Option[Any], value: object) -> Test:
-    """Return a test whether the user gives an option this very value."""
+    """Return a test that passes if the user gave this value of an option."""
     return lambda given: given.maybe(option) is value
 
 
 def both(first: Test, second: Test) -> Test:
-    """Return a test whether two tests pass."""
+    """Return a test that passes if two tests pass."""
     return lambda given: first(given) and second(given)
 
 
 def without_group(test: Test) -> Test:
-    """Return a test whether something is wanted that is done for a group, and no group is given."""
+    """Return a test that passes if `test` passes and no group is given."""
     return both(test, lacks(grouping.CONSUMER_GROUP))
 
 
 def for_tools_group(test: Test) -> Test:
-    """Return a test whether something is wanted for the tools group, which every reader without a group shares."""
+    """Return a test that passes if `test` passes and the given group is the one that readers without a group share."""
     return lambda given: test(given) and given.maybe(grouping.CONSUMER_GROUP) == READER_GROUP
 
 
 def asks_for(offsets: Any, keyword: Keyword) -> bool:
-    """Return whether offsets are a keyword, or hold it for some queue."""
+    """Return whether requested offsets are this keyword, or hold it for some queue."""
     return offsets is keyword or (isinstance(offsets, QueueTree) and offsets.uses(keyword))
 
 
 def starts_at_group(given: GivenOptions) -> bool:
-    """Return whether the user says that some queue begins at the group's position."""
+    """Return whether the user lets some queue begin at the group's position."""
     return asks_for(given.maybe(start_and_stop.STARTING_OFFSETS), Keyword.GROUP)
 
 
 def is_orderly(given: GivenOptions) -> bool:
-    """Return whether queues are read in order."""
+    """Return whether queues are read in order (`ordering=queue`)."""
     return given.get(batching.ORDERING)
 
 
 def uses_strategy(*names: str) -> Test:
-    """Return a test whether one of these strategies is in use, by itself or inside a room."""
+    """Return a test that passes if one of these strategies assigns queues, by itself or inside MACHINE_ROOM_NEARBY."""
 
     def is_used(given: GivenOptions) -> bool:
         strategy = given.get(batching.STRATEGY)

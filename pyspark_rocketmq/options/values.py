@@ -1,8 +1,8 @@
-"""Read the text of an option as one kind of value.
+"""Read the text of an option as a value: a number, a duration, a list, a name, ...
 
-A `Kind` holds what it accepts, in words, and the function that reads it, whatever the option is called. A text that is
-not accepted raises an `OptionError` that quotes what is. Text becomes values nowhere else, but for JSON that names
-queues (`queue_json`).
+A `Kind` is one sort of value: the function that reads its text, and the accepted texts in words. Any other text raises
+an `OptionError` that quotes these words. All texts of options are read here, except JSON that names queues
+(`queue_json`).
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _GROUP_LENGTH, _TOPIC_LENGTH, _GROUP_TOPIC_LENGTH = 120, 127, 255
 
 
 class OptionText(NamedTuple):
-    """The text of one option as the user gave it, under the name that the user gave."""
+    """The text of one option as the user gave it, and the name under which it was given."""
 
     option: str
     text: str
     now_ms: int = 0
-    """The moment from which times like `-2h` count back."""
+    """The present time in milliseconds, from which times like `-2h` count back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T_co]):
-    """One kind of value."""
+    """One sort of option value, such as integers in a range, and the function that reads it."""
 
     accepts: str
-    """In words, the texts that it accepts."""
+    """The accepted texts in words, for the page and for errors."""
     read: Callable[[OptionText], T_co]
 
 
@@ -63,7 +63,7 @@ PATH: Kind[str] = Kind("path of a file", lambda given: given.text)
 
 
 def choice(values: Mapping[str, T]) -> Kind[T]:
-    """Return a kind for one of some words, in any case."""
+    """Return a `Kind` that accepts the words in `values`, in any case, and reads each as its value."""
     by_word = {word.lower(): value for word, value in values.items()}
     accepts = ", ".join(f"`{word}`" for word in values)
 
@@ -77,7 +77,7 @@ def choice(values: Mapping[str, T]) -> Kind[T]:
 
 
 def words(values: type[E]) -> Kind[E]:
-    """Return a kind for one of the values of an enumeration."""
+    """Return a `Kind` that accepts the values of an enumeration as words, and reads them as its members."""
     return choice({member.value: member for member in values})
 
 
@@ -88,7 +88,7 @@ BOOLEAN = choice({"true": True, "false": False})
 
 
 def integer(first: int, last: int | None = None, hint: str = "") -> Kind[int]:
-    """Return a kind for whole numbers in a range; `hint` says why others are of no use."""
+    """Return a `Kind` for integers from `first` to `last`; errors about the range end with `hint`."""
     accepts = f"integer {_range(first, last)}"
 
     def read(given: OptionText) -> int:
@@ -100,7 +100,7 @@ def integer(first: int, last: int | None = None, hint: str = "") -> Kind[int]:
 
 
 def duration(first_ms: int, last_ms: int | None = None, hint: str = "") -> Kind[float]:
-    """Return a kind for durations, read as seconds; plain numbers are milliseconds; `hint` as in `integer`."""
+    """Return a `Kind` for durations, read as seconds; a plain number means milliseconds; errors end with `hint`."""
     accepts = f"duration {_range(first_ms, last_ms)} ms"
 
     def read(given: OptionText) -> float:
@@ -112,7 +112,7 @@ def duration(first_ms: int, last_ms: int | None = None, hint: str = "") -> Kind[
 
 
 def size(first: str, last: str = "") -> Kind[int]:
-    """Return a kind for numbers of bytes."""
+    """Return a `Kind` for sizes such as `64k` or `1m`, read as numbers of bytes."""
     accepts = f"size {_range(first, last)}"
     smallest, largest = _read_bytes(first), _read_bytes(last)
 
@@ -126,7 +126,7 @@ def size(first: str, last: str = "") -> Kind[int]:
 
 
 def mebibytes(first: int, last: int) -> Kind[int]:
-    """Return a kind for numbers of MiB, or of bytes with a unit, which are rounded down to MiB."""
+    """Return a `Kind` for numbers of MiB; sizes with a unit are accepted, too, and rounded down to MiB."""
     accepts = f"MiB {_range(first, last)}, or a size"
 
     def read(given: OptionText) -> int:
@@ -139,7 +139,7 @@ def mebibytes(first: int, last: int) -> Kind[int]:
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
-    """Return a kind that also accepts -1, which turns the option off."""
+    """Return a `Kind` that also accepts -1, read as None, which turns the option off."""
     accepts = f"-1 or {kind.accepts}"
 
     def read(given: OptionText) -> T | None:
@@ -173,7 +173,7 @@ def _range(first: int | str, last: int | str | None) -> str:
 
 
 def split_list(given: OptionText, separator: str = ",") -> tuple[str, ...]:
-    """Return the parts between separators (a regular expression); refuse blank parts and parts given twice."""
+    """Return the parts of a list, split at a regular expression; raise `OptionError` for a blank or repeated part."""
     parts = tuple(part.strip() for part in re.split(separator, given.text))
     if not all(parts):
         raise _refuse(given, "a blank part", "a comma-separated list")
@@ -184,12 +184,12 @@ def split_list(given: OptionText, separator: str = ",") -> tuple[str, ...]:
 
 
 def read_list(accepts: str) -> Kind[tuple[str, ...]]:
-    """Return a kind for lists of anything."""
+    """Return a `Kind` for comma-separated lists of texts; `accepts` says for errors and the page which texts."""
     return Kind(accepts, split_list)
 
 
 def addresses() -> Kind[tuple[Address, ...]]:
-    """Return a kind for lists of addresses, with commas or semicolons between them."""
+    """Return a `Kind` for lists of server addresses, separated by commas or semicolons."""
 
     def read(given: OptionText) -> tuple[Address, ...]:
         return parse_addresses(";".join(split_list(given, "[,;]")), given.option)
@@ -198,7 +198,7 @@ def addresses() -> Kind[tuple[Address, ...]]:
 
 
 def topic_names() -> Kind[tuple[str, ...]]:
-    """Return a kind for lists of topics."""
+    """Return a `Kind` for comma-separated lists of topic names."""
     accepts = f"list of topics, up to {_TOPIC_LENGTH} characters of %|a-zA-Z0-9_- ({_GROUP_TOPIC_LENGTH} for groups')"
 
     def read(given: OptionText) -> tuple[str, ...]:
@@ -213,7 +213,7 @@ def topic_names() -> Kind[tuple[str, ...]]:
 
 
 def group_name(refused: Mapping[str, str]) -> Kind[str]:
-    """Return a kind for names of groups; `refused` says why some names cannot be used."""
+    """Return a `Kind` for names of consumer groups; `refused` maps names that cannot be used to the reason."""
     accepts = f"1..{_GROUP_LENGTH} characters of %|a-zA-Z0-9_-"
 
     def read(given: OptionText) -> str:
@@ -283,7 +283,7 @@ TIME = Kind("time: milliseconds since 1970, ISO-8601 with a zone, or a time ago 
 
 
 def text_map(given: OptionText) -> dict[str, str]:
-    """Return a JSON object from text to text, none of it blank."""
+    """Return the JSON object in a text as a dict of texts; raise `OptionError` if it is empty or holds blank text."""
     value = parse_json(given.text, given.option)
     pairs = value.items() if isinstance(value, dict) else ()
     if not pairs or not all(isinstance(text, str) and text.strip() and name.strip() for name, text in pairs):

@@ -1,4 +1,4 @@
-"""Provide queues, members and strategies in the words of the recorded vectors."""
+"""Build queues, members and strategies from the results recorded from RocketMQ (vectors)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "allocation.json").
 
 
 def as_queues(rows: Iterable[list[Any]]) -> list[MessageQueue]:
-    """Return rows of topic, broker name and id as queues."""
+    """Return queues from rows of topic, broker name and queue id."""
     return [MessageQueue(*row) for row in rows]
 
 
@@ -33,12 +33,12 @@ def make_queues(count: int, brokers: int = 3) -> list[MessageQueue]:
 
 
 def room_of(name: str) -> str | None:
-    """Return the room by the vectors' rule: the text before the first dash."""
+    """Return the room of a name as the recorded results define it: the text before the first dash."""
     return name.partition("-")[0] if "-" in name else None
 
 
 def strategy_of(case: dict[str, Any]) -> AllocateStrategy:
-    """Return the strategy that a vector describes; error vectors hold its one setting in `param`."""
+    """Return the strategy that a recorded case describes; cases of errors hold the strategy's setting in `param`."""
     outer, _, inner = case["strategy"].partition("-")
     match outer:
         case "MACHINE_ROOM_NEARBY":

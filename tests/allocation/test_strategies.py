@@ -1,4 +1,4 @@
-"""Every strategy assigns all lists of queues and members by the same rules."""
+"""Every strategy obeys the same rules for any list of queues and members."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ any_members = st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_s
 def test_all_at_once_equals_one_by_one(
     strategy: AllocateStrategy, queues: list[MessageQueue], members: list[str]
 ) -> None:
-    """Assigning to all members equals what each member computes alone, listed twice or not."""
+    """Assigning to all members at once gives each of them what it computes alone, also if it is listed twice."""
     one_by_one = [strategy.allocate(member, queues, members) for member in members]
 
     assert strategy.allocate_all(queues, members) == one_by_one
@@ -46,7 +46,7 @@ def test_all_at_once_equals_one_by_one(
 def test_every_queue_goes_to_exactly_one_member(
     strategy: AllocateStrategy, queues: list[MessageQueue], members: list[str]
 ) -> None:
-    """Every queue is assigned to exactly one member."""
+    """If no member is listed twice, every queue is assigned to exactly one member."""
     dealt = [queue for share in strategy.allocate_all(queues, members) for queue in share]
 
     assert sorted(dealt) == sorted(queues)
@@ -56,7 +56,7 @@ def test_every_queue_goes_to_exactly_one_member(
 def test_averages_differ_by_one_at_most(
     strategy: AllocateStrategy, queues: list[MessageQueue], members: list[str]
 ) -> None:
-    """The averaging strategies give no member two queues more than another."""
+    """With an averaging strategy, the numbers of queues of two members differ by one at most."""
     sizes = [len(share) for share in strategy.allocate_all(queues, members)]
 
     assert max(sizes) - min(sizes) <= 1
@@ -65,7 +65,7 @@ def test_averages_differ_by_one_at_most(
 
 @given(queue_lists, distinct_members)
 def test_only_queues_of_listed_rooms_are_dealt(queues: list[MessageQueue], members: list[str]) -> None:
-    """MACHINE_ROOM assigns all eligible queues once, and no other."""
+    """MACHINE_ROOM assigns each queue in the given rooms once, and no other queue."""
     strategy = MachineRoom(frozenset({"room1"}))
     dealt = [queue for share in strategy.allocate_all(queues, members) for queue in share]
 
@@ -75,7 +75,7 @@ def test_only_queues_of_listed_rooms_are_dealt(queues: list[MessageQueue], membe
 
 @given(queue_lists, distinct_members.filter(lambda members: len(members) > 1))
 def test_a_leaving_member_moves_only_its_own_queues(queues: list[MessageQueue], members: list[str]) -> None:
-    """CONSISTENT_HASH keeps every queue whose owner stays."""
+    """With CONSISTENT_HASH, if a member leaves, every queue of another member stays where it is."""
     strategy = ConsistentHash()
     before = dict(zip(members, strategy.allocate_all(queues, members), strict=True))
     stay = members[1:]
@@ -86,7 +86,7 @@ def test_a_leaving_member_moves_only_its_own_queues(queues: list[MessageQueue], 
 
 @pytest.mark.parametrize("strategy", [*COMPLETE, *PARTIAL[:2]], ids=lambda strategy: strategy.name)
 def test_dealing_nothing_or_to_nobody_is_refused(strategy: AllocateStrategy) -> None:
-    """Empty lists raise for all members as they do for one."""
+    """If there are no queues or no members, an error is raised, for one member and for all at once."""
     with pytest.raises(GroupError, match="no queues"):
         strategy.allocate_all([], ["a"])
     with pytest.raises(GroupError, match="no members"):
@@ -97,6 +97,6 @@ def test_dealing_nothing_or_to_nobody_is_refused(strategy: AllocateStrategy) -> 
 def test_a_member_unknown_to_the_broker_owns_nothing(
     strategy: AllocateStrategy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A client id that is not listed gets no queue, and a warning says so."""
+    """If a client id is not among the members, it gets no queue, and a warning says so."""
     assert strategy.allocate("stranger", make_queues(3), ["a", "b"]) == []
     assert "stranger" in caplog.text

@@ -1,4 +1,4 @@
-"""Strategies have short names and names of Java classes."""
+"""A strategy can be named by a short name or by its Java class."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from pyspark_rocketmq.errors import OptionError
     ],
 )
 def test_spellings(text: str, name: str) -> None:
-    """Short names, class names and full class names mean the same, in any case."""
+    """A short name, a class name and a full class name mean the same strategy, in any case."""
     assert str(parse_strategy(text)) == name
 
 
 @pytest.mark.parametrize("text", ["", "AVERAGE", "MACHINE_ROOM_NEARBY-CONFIG", "com.example.AllocateMachineRoomNearby"])
 def test_unknown_names_list_the_known_ones(text: str) -> None:
-    """A wrong name is an option error that names every accepted one."""
+    """If a name is unknown, the error lists all accepted names."""
     with pytest.raises(
         OptionError, match=r"\[OPTION_VALUE\] allocateMessageQueueStrategy = .*AVG_BY_CIRCLE.*NEARBY-AVG"
     ):

@@ -1,4 +1,4 @@
-"""Strategies agree with recorded results of RocketMQ's own classes."""
+"""Strategies give the same results as recorded from RocketMQ's own classes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RAISED_BY_ALLOCATING = [case for case in VECTORS["errors"] if case["message"]]
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["id"])
 def test_share_of_each_member(case: dict[str, Any]) -> None:
-    """Each member's queues equal what the Java class returned, in the same order."""
+    """The queues of each member are those that the Java class returned, in the same order."""
     strategy = strategy_of(case)
     queues, members = as_queues(case["mq_all"]), case["cid_all"]
 
@@ -38,7 +38,7 @@ def test_share_of_each_member(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", [case for case in VECTORS["cases"] if case["cid_all"]], ids=lambda case: case["id"])
 def test_all_shares_at_once(case: dict[str, Any]) -> None:
-    """Assigning to all members at once gives each of them the recorded queues."""
+    """If queues are assigned to all members at once, each gets the queues that the Java class returned."""
     members = case["cid_all"]
     shares = dict(zip(members, strategy_of(case).allocate_all(as_queues(case["mq_all"]), members), strict=True))
 
@@ -48,7 +48,7 @@ def test_all_shares_at_once(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", RAISED_BY_ALLOCATING, ids=lambda case: case["id"])
 def test_refusals(case: dict[str, Any]) -> None:
-    """Where the Java class throws, an error names the culprit."""
+    """If the Java class throws an exception, an error is raised here, which names the cause."""
     error, words = OUR_ERRORS[case["message"]]
 
     with pytest.raises(error) as raised:
@@ -58,7 +58,7 @@ def test_refusals(case: dict[str, Any]) -> None:
 
 
 def test_every_recorded_refusal_is_covered() -> None:
-    """The tests above cover every recorded refusal except rooms that were never set, which fail when built."""
+    """Every recorded exception is tested here, except for missing rooms, which fail when the strategy is built."""
     assert {case["id"] for case in VECTORS["errors"]} - {case["id"] for case in RAISED_BY_ALLOCATING} == {
         "ERR-MR-nullset"
     }
@@ -66,7 +66,7 @@ def test_every_recorded_refusal_is_covered() -> None:
 
 
 def test_queues_and_client_ids_sort_as_in_java() -> None:
-    """Queues and client ids sort by UTF-16 code units, queue ids by number."""
+    """Queues and client ids are sorted by UTF-16 code units, queue ids as numbers."""
     queues, ids = VECTORS["sorting"]["message_queues"], VECTORS["sorting"]["client_ids"]
 
     assert sort_queues(as_queues(queues["input"])) == as_queues(queues["sorted"])
@@ -75,7 +75,7 @@ def test_queues_and_client_ids_sort_as_in_java() -> None:
 
 @pytest.mark.parametrize("vector", VECTORS["consistent_hash"]["key_hashes"], ids=lambda vector: vector["key"])
 def test_ring_position(vector: dict[str, Any]) -> None:
-    """Keys fall on the ring where RocketMQ's router puts them."""
+    """The position of a key on the ring is the one recorded from RocketMQ's router."""
     assert list(ring_positions([vector["key"].encode()])) == [vector["hash"]]
 
 
@@ -87,7 +87,7 @@ def test_ring_position(vector: dict[str, Any]) -> None:
     ],
 )
 def test_ring(members: list[str], per_member: int, ring: str) -> None:
-    """The whole ring is as recorded, also when a client id is listed twice."""
+    """All virtual nodes are at the recorded positions, also if a client id is listed twice."""
     keys = node_keys(members, per_member)
 
     nodes = [[position, key.decode()] for position, key in zip(ring_positions(keys), keys, strict=True)]
@@ -97,7 +97,7 @@ def test_ring(members: list[str], per_member: int, ring: str) -> None:
 
 @pytest.mark.parametrize("vector", VECTORS["java_string_hash"], ids=lambda vector: repr(vector["string"]))
 def test_java_hash(vector: dict[str, Any]) -> None:
-    """String hashes, and the eight bytes in which brokers store them, are Java's."""
+    """The hash of a string, and the eight bytes in which brokers store it, are the same as in Java."""
     value = java_hash(vector["string"])
 
     assert value == vector["hash"]

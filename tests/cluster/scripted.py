@@ -1,4 +1,4 @@
-"""Build a cluster whose servers answer from a table, without connections."""
+"""Build a cluster for tests whose servers answer from a table of handlers, without network connections."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ Server = Callable[[Command], Command]
 def answer(
     code: int = 0, body: Any = None, remark: str | None = None, version: int = SERVER_VERSION, **fields: object
 ) -> Command:
-    """Return a server's response; `body` is bytes, or a value to be written as JSON."""
+    """Return a server's response; `body` is bytes, or an object to be encoded as JSON; `fields` are header fields."""
     texts = {name: str(value) for name, value in fields.items()}
     data = body if isinstance(body, bytes) else b"" if body is None else fastjson.write(body)
     return Command(code, fields=texts, body=data, remark=remark, version=version)
 
 
 def unsupported() -> Command:
-    """Return a server's response to a request that it does not know."""
+    """Return the response of a server to a request code that it does not know."""
     return answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="not supported")
 
 
 def raising(error: RocketMQError) -> Server:
-    """Return a server whose connection ends with an error."""
+    """Return a request handler that raises this error, as a broken connection does."""
 
     def fail(request: Command) -> Command:
         raise error
@@ -45,7 +45,7 @@ def raising(error: RocketMQError) -> Server:
 
 
 class ScriptedLinks:
-    """Links to servers by address, which remember all requests; an address without a server refuses connections."""
+    """Links to scripted servers, by address; they record all requests. Other addresses refuse connections."""
 
     def __init__(self) -> None:
         self.servers: dict[Address, dict[int, Server]] = {}
@@ -53,25 +53,25 @@ class ScriptedLinks:
         self.bursts: list[int] = []
 
     def serve(self, address: str, **handlers: Server | Command) -> None:
-        """Have the server at an address answer requests, given by their names."""
+        """Set how the server at an address answers; each keyword is the name of a request code."""
         table = self.servers.setdefault(parse_address(address), {})
         for name, handler in handlers.items():
             table[RequestCode[name]] = _always(handler) if isinstance(handler, Command) else handler
 
     def stop(self, address: str) -> None:
-        """Have connections to an address refused from now on."""
+        """Remove the server at an address, so that connections to it are refused."""
         del self.servers[parse_address(address)]
 
     def asked(self, name: str) -> list[dict[str, str]]:
-        """Return the fields of each request of one kind so far."""
+        """Return the header fields of all requests so far whose request code has this name."""
         return [request.fields or {} for _, request in self.calls if request.code == RequestCode[name]]
 
     def addresses(self, name: str | None = None) -> list[str]:
-        """Return the address of each request of one kind, or of any kind, so far."""
+        """Return the address of each request so far; with `name`, only of requests with this request code."""
         return [str(address) for address, request in self.calls if name in (None, RequestCode(request.code).name)]
 
     def call(self, address: Address, request: Command, deadline: Deadline | None = None) -> Command:
-        """Return the server's response."""
+        """Return the scripted server's response; raise `ConnectError` if there is no such server."""
         self.calls.append((address, request))
         if address not in self.servers:
             raise ConnectError("refused", address=str(address))
@@ -79,12 +79,12 @@ class ScriptedLinks:
         return server(request) if server else unsupported()
 
     def call_all(self, requests: Sequence[Addressed], deadline: Deadline | None = None) -> list[Result]:
-        """Return the servers' responses, or errors in their places."""
+        """Return the scripted responses, or for each failed request its error in place of a response."""
         self.bursts.append(len(requests))
         return [self._result(*request, deadline) for request in requests]
 
     def tell(self, address: Address, request: Command, deadline: Deadline | None = None) -> None:
-        """Have the server serve a one-way request."""
+        """Pass a one-way request to the scripted server, and ignore its response."""
         self.call(address, request, deadline)
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ def _always(command: Command) -> Server:
 
 
 def route_of(queue_count: int = 2, /, **masters: dict[int, str]) -> Command:
-    """Return a name server's response with the addresses of each broker; all brokers have the same number of queues."""
+    """Return a name server's response that names brokers, as broker id → address, with `queue_count` queues each."""
     counts = {"perm": 6, "readQueueNums": queue_count, "writeQueueNums": queue_count}
     return answer(
         body={
@@ -113,6 +113,6 @@ def route_of(queue_count: int = 2, /, **masters: dict[int, str]) -> Command:
 
 
 def cluster_of(links: ScriptedLinks, *name_servers: str, **settings: Any) -> Cluster:
-    """Return a cluster behind these name servers that does not pause between attempts."""
+    """Return a cluster with these name servers, over scripted links, that does not pause between attempts."""
     addresses = tuple(map(parse_address, name_servers or ("ns:1",)))
     return Cluster(ClusterSettings(addresses, pause=Backoff(0.0, 0.0), **settings), links)

@@ -1,4 +1,4 @@
-"""Changes of an administrator go to every master; reads merge the replies of all brokers."""
+"""Changes by an administrator are sent to every master; reads merge the replies of all brokers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cluster.scripted import ScriptedLinks, answer, cluster_of, route_of
 
 
 def two_brokers() -> tuple[Cluster, ScriptedLinks]:
-    """Return a cluster of two masters, one with a replica."""
+    """Return a scripted cluster of two masters, one of them with a replica."""
     links = ScriptedLinks()
     places = {"a": {0: "a:1", 1: "a:2"}, "b": {0: "b:1"}}
     table = {name: {"brokerName": name, "cluster": "C", "brokerAddrs": at} for name, at in places.items()}
@@ -30,7 +30,7 @@ def two_brokers() -> tuple[Cluster, ScriptedLinks]:
 
 
 def test_a_topic_is_made_at_all_masters_or_at_those_named() -> None:
-    """A topic is created at all masters or at the named ones, never at replicas; attributes are sent as changes."""
+    """A new topic is sent to all masters, or to the named ones, never to replicas; attributes are sent as changes."""
     cluster, links = two_brokers()
     cluster.admin.create_topic(TopicConfig(topic_name="T", attributes={"message.type": "FIFO"}))
     cluster.admin.create_topic(TopicConfig(topic_name="T"), ["b"])
@@ -40,7 +40,7 @@ def test_a_topic_is_made_at_all_masters_or_at_those_named() -> None:
 
 
 def test_a_topic_is_removed_everywhere() -> None:
-    """Masters delete a topic before name servers do, so that no master registers it again."""
+    """A topic is deleted at the masters first and then at name servers, so that no master registers it again."""
     cluster, links = two_brokers()
     cluster.admin.delete_topic("T")
     order = [request.code for _, request in links.calls if (request.fields or {}).get("topic")]
@@ -48,21 +48,21 @@ def test_a_topic_is_removed_everywhere() -> None:
 
 
 def test_a_group_is_made_at_every_master() -> None:
-    """Every master gets the group's configuration as the request's body."""
+    """A group is created at every master, with its configuration as the request's body."""
     cluster, links = two_brokers()
     cluster.admin.create_group(SubscriptionGroupConfig(group_name="g"))
     assert links.addresses()[1:] == ["a:1", "b:1"] and b'"groupName":"g"' in bytes(links.calls[1][1].body)
 
 
 def test_an_unknown_broker_is_named_with_the_known_ones() -> None:
-    """The error for an unknown broker names the unknown and the known brokers."""
+    """If an administrator's request names an unknown broker, the error names it and the known brokers."""
     cluster, _ = two_brokers()
     with pytest.raises(NoBrokerAvailable, match=r"registered: c; known are: a, b"):
         cluster.admin.fetch_runtime_info("c")
 
 
 def test_an_empty_cluster_takes_no_topics() -> None:
-    """Creating a topic at no broker is an error."""
+    """Creating a topic in a cluster without brokers raises an error."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_BROKER_CLUSTER_INFO=answer(body={"brokerAddrTable": {}}))
     with pytest.raises(NoBrokerAvailable, match="known are: none"):
@@ -70,7 +70,7 @@ def test_an_empty_cluster_takes_no_topics() -> None:
 
 
 def test_statistics_of_all_brokers_are_one_table() -> None:
-    """The statistics of all brokers form one table; a broker without the topic is left out."""
+    """Statistics of a topic are merged from all brokers; a broker without the topic is left out."""
     cluster, links = two_brokers()
     table = {MessageQueue("T", "a", 0): {"brokerOffset": 9, "consumerOffset": 4, "lastTimestamp": 0}}
     stats = {MessageQueue("T", "a", 0): {"minOffset": 0, "maxOffset": 9, "lastUpdateTimestamp": 0}}
@@ -83,7 +83,7 @@ def test_statistics_of_all_brokers_are_one_table() -> None:
 
 
 def test_one_queue_is_reset_at_its_broker_alone() -> None:
-    """The reset of one queue goes to its broker alone and returns the group's new position."""
+    """A position is reset by one request to the queue's broker, which returns the group's new position."""
     cluster, links = two_brokers()
     queue = MessageQueue("T", "b", 2)
     links.serve("b:1", INVOKE_BROKER_TO_RESET_OFFSET=answer(body={"offsetTable": {queue: 5}}))
@@ -93,7 +93,7 @@ def test_one_queue_is_reset_at_its_broker_alone() -> None:
 
 
 def test_a_brokers_settings_are_read_line_by_line() -> None:
-    """Comments and empty lines are no settings; values may hold equals signs."""
+    """A broker's settings are read from lines `name=value`; comments and empty lines are skipped."""
     cluster, links = two_brokers()
     links.serve("a:1", GET_BROKER_CONFIG=answer(body=b"#comment=1\nbrokerName=a\n\nurl=x=y\nempty="))
     assert cluster.admin.fetch_broker_config("a") == {"brokerName": "a", "url": "x=y", "empty": ""}

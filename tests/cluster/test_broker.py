@@ -1,4 +1,4 @@
-"""Requests reach the broker that holds a queue, also after it has moved."""
+"""A request reaches the broker that holds its queue, also after the broker has moved to another address."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ BUSY = answer(ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]")
 
 
 def max_of(broker_name: str, queue_id: int = 0) -> RoutedRequest:
-    """Return a request for the end of a queue of topic T."""
+    """Return a request for the maximum offset of a queue of topic T."""
     return RoutedRequest("T", broker_name, GetMaxOffsetRequestHeader(topic="T", queue_id=queue_id))
 
 
 def test_a_moved_broker_is_found_by_a_new_route() -> None:
-    """A refused connection expires the route, so the next attempt goes to the new address."""
+    """If a broker's address refuses connections, the next attempt uses its new address, from a new route."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "old:1"}))
     cluster = cluster_of(links)
@@ -37,7 +37,7 @@ def test_a_moved_broker_is_found_by_a_new_route() -> None:
 
 
 def test_an_error_that_says_nothing_of_routes_keeps_the_route() -> None:
-    """A request to a busy broker is repeated with the same route."""
+    """If a broker is busy, the request is repeated without a new route."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}))
     links.serve("a:1", GET_MAX_OFFSET=BUSY)
@@ -47,7 +47,7 @@ def test_an_error_that_says_nothing_of_routes_keeps_the_route() -> None:
 
 
 def test_a_refusal_is_not_asked_again() -> None:
-    """A request that a broker refuses is not repeated."""
+    """If a broker refuses a request for good, the request is not repeated."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}))
     links.serve("a:1", GET_MAX_OFFSET=answer(ResponseCode.NO_PERMISSION, remark="no"))
@@ -57,7 +57,7 @@ def test_a_refusal_is_not_asked_again() -> None:
 
 
 def test_only_what_failed_is_asked_again() -> None:
-    """One burst carries all requests, the next one only those that failed."""
+    """If some of many requests fail, only those are sent again."""
 
     def busy_once(request: Command) -> Command:
         first = len(links.asked("GET_MAX_OFFSET")) <= 3
@@ -73,7 +73,7 @@ def test_only_what_failed_is_asked_again() -> None:
 
 
 def test_what_is_expected_to_be_absent_is_left_out() -> None:
-    """A reply with an expected error is left out, and its request is not repeated."""
+    """If a reply has an error that the caller expects, it is left out of the result and its request is not repeated."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}))
     links.serve("a:1", GET_MAX_OFFSET=answer(ResponseCode.QUERY_NOT_FOUND))
@@ -82,7 +82,7 @@ def test_what_is_expected_to_be_absent_is_left_out() -> None:
 
 
 def test_a_master_that_is_gone_is_replaced_only_where_any_copy_will_do() -> None:
-    """Reads go to the replica when the master is gone; writes wait for a master."""
+    """If the master is gone, a request that any copy can serve goes to the replica; a write fails without a master."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={1: "replica:1"}))
     links.serve("replica:1", GET_MAX_OFFSET=answer(offset=5))
@@ -93,7 +93,7 @@ def test_a_master_that_is_gone_is_replaced_only_where_any_copy_will_do() -> None
 
 
 def test_a_broker_that_left_the_route_has_moved() -> None:
-    """A broker that every new route leaves out ends in `QueueMoved`."""
+    """If every new route lacks the broker, the request fails with `QueueMoved`."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}))
     with pytest.raises(QueueMoved, match="topic T, broker gone"):
@@ -102,7 +102,7 @@ def test_a_broker_that_left_the_route_has_moved() -> None:
 
 
 def test_without_name_servers_an_unknown_route_fails_once() -> None:
-    """An unknown route costs the rounds of one lookup, not one lookup for each queue and attempt."""
+    """If no name server replies, requests for many queues of an unknown topic cost one lookup in all."""
     links = ScriptedLinks()
     with pytest.raises(ConnectError, match="GET_ROUTEINFO_BY_TOPIC"):
         cluster_of(links, retries=2).brokers.ask_all({number: max_of("a", number) for number in range(100)})
@@ -110,7 +110,7 @@ def test_without_name_servers_an_unknown_route_fails_once() -> None:
 
 
 def test_a_topic_that_is_deleted_meanwhile_is_looked_up_once_an_attempt() -> None:
-    """A deleted topic is looked up once in each attempt, for any number of queues."""
+    """If a topic is deleted, each attempt looks it up once, for any number of queues."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}))
     links.serve("a:1", GET_MAX_OFFSET=answer(ResponseCode.TOPIC_NOT_EXIST))
@@ -123,17 +123,17 @@ def test_a_topic_that_is_deleted_meanwhile_is_looked_up_once_an_attempt() -> Non
 
 
 def test_one_attempt_tells_of_each_broker_for_itself() -> None:
-    """One attempt returns a reply of one broker and the error of another."""
+    """If one broker replies and two fail, a single attempt returns one reply and two errors."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={0: "b:1"}))
     links.serve("a:1", GET_MAX_OFFSET=answer(offset=1))
     results = cluster_of(links).brokers.try_all({name: max_of(name) for name in ("a", "b", "c")})
-    assert results["a"].header(OffsetResponseHeader).offset == 1  # type: ignore[union-attr]  # an answer, or it fails
+    assert results["a"].header(OffsetResponseHeader).offset == 1  # type: ignore[union-attr]  # An error has no header: the test fails.
     assert [type(results[name]) for name in ("b", "c")] == [ConnectError, QueueMoved]
 
 
 def test_any_broker_will_do_where_all_know_the_same() -> None:
-    """A dead broker gives way to the next one; a refusal is final."""
+    """If any broker can serve a request, the next one is tried after a dead one, but none after a refusal."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={0: "b:1"}))
     links.serve("b:1", GET_MAX_OFFSET=answer(offset=1))
@@ -145,7 +145,7 @@ def test_any_broker_will_do_where_all_know_the_same() -> None:
 
 
 class _SilentLinks(ScriptedLinks):
-    """Links on a clock of their own, which a silent server moves to the request's deadline."""
+    """Scripted links with their own clock; a request to a silent server moves it to the request's deadline."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,7 +153,7 @@ class _SilentLinks(ScriptedLinks):
         self.given_s: list[float] = []
 
     def call_all(self, requests: Sequence[Addressed], deadline: Deadline | None = None) -> list[Result]:
-        """Note the time that is left, and send all requests."""
+        """Record the remaining time, and send all requests."""
         assert deadline is not None
         self.given_s.append(deadline.remaining())
         results = super().call_all(requests, deadline)
@@ -163,7 +163,7 @@ class _SilentLinks(ScriptedLinks):
 
 
 def test_brokers_that_do_not_answer_leave_the_others_their_share_of_time() -> None:
-    """Each broker gets its part of the remaining time, and the last one all of it."""
+    """If brokers are silent, each gets a part of the remaining time, and the last one all that remains."""
     links = _SilentLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={0: "b:1"}, c={0: "c:1"}))
     for address in ("a:1", "b:1"):
@@ -176,7 +176,7 @@ def test_brokers_that_do_not_answer_leave_the_others_their_share_of_time() -> No
 
 
 def test_a_route_without_brokers_serves_nobody() -> None:
-    """The error for a route without brokers names the topic."""
+    """If a route names no broker, the error names the topic."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of())
     with pytest.raises(NoBrokerAvailable, match="topic T"):

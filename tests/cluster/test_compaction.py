@@ -1,4 +1,4 @@
-"""A topic's compaction is fetched once."""
+"""Whether a topic is compacted is asked at its broker once, and remembered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cluster.scripted import ScriptedLinks, answer, cluster_of, raising, r
 
 
 def asking(config: Command) -> tuple[Cluster, ScriptedLinks]:
-    """Return a cluster of one broker with this response to requests for the topic's configuration."""
+    """Return a cluster whose only broker gives this response to requests for a topic's configuration."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}))
     links.serve("a:1", GET_TOPIC_CONFIG=config)
@@ -29,7 +29,7 @@ def asking(config: Command) -> tuple[Cluster, ScriptedLinks]:
     ],
 )
 def test_a_topic_is_compacted_if_its_attribute_says_so(config: Command, wanted: bool | None) -> None:
-    """The attribute decides; without permission, or before 5.0, the result is None; the broker gets one request."""
+    """The topic's attribute decides; if the broker refuses or is older than 5.0, the result is None."""
     cluster, links = asking(config)
 
     assert [cluster.admin.is_compacted("T", "a") for _ in range(3)] == [wanted] * 3
@@ -37,7 +37,7 @@ def test_a_topic_is_compacted_if_its_attribute_says_so(config: Command, wanted: 
 
 
 def test_a_broker_that_does_not_answer_is_asked_again() -> None:
-    """The failure of a request is not remembered, so the next call repeats it."""
+    """If a request fails without a response, the failure is not remembered and the next call repeats it."""
     cluster, links = asking(answer(body={"topicName": "T", "attributes": {"cleanup.policy": "COMPACTION"}}))
     links.serve("a:1", GET_TOPIC_CONFIG=raising(ConnectError("nobody there")))
     assert cluster.admin.is_compacted("T", "a") is None

@@ -15,19 +15,19 @@ from tests.options.samples import LEAST, error_of, read
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Return a file with keys."""
+    """Return a credentials file with an access key and a secret key."""
     path = tmp_path / "keys"
     path.write_text("# ours\naccessKey=AK\n\nsecretKey: hush=1\n")
     return path
 
 
 def test_lines_of_both_forms(file: Path) -> None:
-    """Lines `name=value` and `name: value` are read; comments and empty lines are skipped."""
+    """Lines `name=value` and `name: value` are both read; comments and empty lines are skipped."""
     assert CredentialsFile(str(file)).current() == Credentials("AK", "hush=1")
 
 
 def test_a_rotation_counts_from_the_next_signature(file: Path) -> None:
-    """A replaced file counts from the next signature on."""
+    """If the file is replaced, the next request is signed with the new credentials."""
     source = CredentialsFile(str(file))
     before = sign(source, 30, {"topic": "T"}, b"")
 
@@ -51,7 +51,7 @@ def test_a_rotation_counts_from_the_next_signature(file: Path) -> None:
     ],
 )
 def test_what_is_wrong_in_a_file(tmp_path: Path, text: str, what: str) -> None:
-    """The error names option, file and line, and shows nothing of the contents."""
+    """If the file has an error, the error names the option, the file and the line, but shows no text of the file."""
     path = tmp_path / "keys"
     path.write_text(text)
 
@@ -63,14 +63,14 @@ def test_what_is_wrong_in_a_file(tmp_path: Path, text: str, what: str) -> None:
 
 @pytest.mark.parametrize("path", ["/no/such/file", "/", "a\0b"])
 def test_a_file_that_cannot_be_read(path: str) -> None:
-    """A missing file is an error of the option."""
+    """If the file cannot be read, the error names the option."""
     with pytest.raises(OptionError, match="cannot be read"):
         CredentialsFile(path).current()
     assert error_of(LEAST | {"credentialsFile": path}).code == "OPTION_VALUE"
 
 
 def test_secrets_stay_out_of_pickles(file: Path) -> None:
-    """Settings with a file pickle its path alone, also after it was read."""
+    """Pickled settings hold the path of the file and no secret, even after the file was read."""
     options = read(LEAST | {"credentialsFile": str(file)})
 
     assert options.cluster.credentials == CredentialsFile(str(file))

@@ -1,4 +1,4 @@
-"""The first readable message is found although a queue's minimum lags behind the commit log."""
+"""The first readable message is found even if a queue's minimum offset names deleted messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUEUES = [queue_of(number) for number in range(2)]
 
 
 def lose_log(stub: StubBroker, offset: int) -> None:
-    """Delete the commit log before an offset of queue 0; consume queues keep their minimum."""
+    """Delete the commit log up to the message at an offset of queue 0, but keep the minimum offsets of the queues."""
 
     def lose() -> None:
         store = stub.state.brokers[0].store
@@ -30,7 +30,7 @@ def lose_log(stub: StubBroker, offset: int) -> None:
 
 @given(st.integers(0, 50), st.integers(0, 3000), st.integers(0, 3000), st.integers(0, 900))
 def test_it_is_found_wherever_it_is(smallest: int, gone: int, held: int, reach: int) -> None:
-    """The search finds the first readable offset in as many rounds as halving takes, however far pulls search."""
+    """The search finds the first readable offset by halving, however far ahead a pull looks for a message."""
     first, end = smallest + gone, smallest + gone + held
     search, rounds, answer = search_first_readable(smallest, end), 0, None
     with pytest.raises(StopIteration) as found:
@@ -44,7 +44,7 @@ def test_it_is_found_wherever_it_is(smallest: int, gone: int, held: int, reach: 
 
 @pytest.mark.parametrize("gone", [0, 1, 17, COUNT - 1])
 def test_a_pull_decides_what_the_minimum_does_not(gone: int) -> None:
-    """The search finds the first message that is left, though the minimum is still 0."""
+    """If messages are deleted but the minimum is still 0, the search finds the first message that is left."""
     with StubBroker({TOPIC: 2}) as stub:
         stub.fill(TOPIC, 2 * COUNT, 100)
         lose_log(stub, gone)
@@ -54,7 +54,7 @@ def test_a_pull_decides_what_the_minimum_does_not(gone: int) -> None:
 
 
 def test_a_queue_whose_messages_are_all_gone_is_read_from_its_end() -> None:
-    """A queue without any readable message is read from its end."""
+    """If a queue has no readable message, reading starts at its end."""
     with StubBroker({TOPIC: 2}) as stub:
         stub.fill(TOPIC, 2 * COUNT, 100)
         stub.run(lambda: setattr(stub.state.brokers[0].store.log, "min_offset", 10**9))
@@ -63,7 +63,11 @@ def test_a_queue_whose_messages_are_all_gone_is_read_from_its_end() -> None:
 
 
 def answer_first_pull_with(stub: StubBroker, offset: int, stated: int, *, cut: int = 0, topic: str = TOPIC) -> None:
-    """Have the message of one offset stand for the first one of queue 0, as the head of a file of the log."""
+    """Have pulls at offset 0 of queue 0 return the record of another offset, which states the offset `stated`.
+
+    Brokers return such a record, the head of a file of the commit log, in place of a deleted message. `cut` shortens
+    it.
+    """
     place = struct.Struct(">qq")
 
     def replace_head() -> None:
@@ -86,7 +90,7 @@ def answer_first_pull_with(stub: StubBroker, offset: int, stated: int, *, cut: i
 
 @pytest.mark.parametrize("cut", [0, 5], ids=["same size", "another size"])
 def test_the_head_of_a_file_that_stands_for_a_deleted_message_is_passed_over(cut: int) -> None:
-    """The broker answers the first pull with the message of a later offset, which is the first readable one."""
+    """If a pull returns a later message in place of a deleted one, the search ends at the later offset."""
     with StubBroker({TOPIC: 2}) as stub:
         stub.fill(TOPIC, 2 * COUNT, 100)
         lose_log(stub, 17)
@@ -96,7 +100,7 @@ def test_the_head_of_a_file_that_stands_for_a_deleted_message_is_passed_over(cut
 
 
 def test_the_head_of_a_file_may_belong_to_another_topic() -> None:
-    """A head of the same size is told apart by its topic."""
+    """If a pull returns a record of another topic in place of a deleted message, the search passes over it."""
     with StubBroker({TOPIC: 2, "others": 1}) as stub:
         stub.fill(TOPIC, 2 * COUNT, 100)
         stub.fill("others", COUNT, 100)
@@ -107,7 +111,7 @@ def test_the_head_of_a_file_may_belong_to_another_topic() -> None:
 
 
 def test_a_message_that_is_stored_with_a_larger_offset_is_not_passed_over() -> None:
-    """Its record lies at the front of a file and says another offset, which brings another record."""
+    """If a producer made the broker store a larger offset in the first message, the message still counts as there."""
     with StubBroker({TOPIC: 2}) as stub:
         stub.fill(TOPIC, 2 * COUNT, 100)
         answer_first_pull_with(stub, 0, 3)
@@ -119,7 +123,7 @@ def test_a_message_that_is_stored_with_a_larger_offset_is_not_passed_over() -> N
     "code", [ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED, ResponseCode.SYSTEM_ERROR]
 )
 def test_only_what_a_master_calls_gone_is_passed_over(code: ResponseCode) -> None:
-    """Any response but "gone" counts as a message that is there, so that reading never begins too late."""
+    """If a master answers with errors, its messages count as readable, so that reading never starts too late."""
     with StubBroker({TOPIC: 2}) as stub:
         stub.fill(TOPIC, 2 * COUNT, 100)
         stub.faults.answer(code, on=RequestCode.PULL_MESSAGE, times=None)
@@ -128,7 +132,7 @@ def test_only_what_a_master_calls_gone_is_passed_over(code: ResponseCode) -> Non
 
 
 def test_what_was_gone_for_a_moment_only_is_not_passed_over() -> None:
-    """The search pulls at the minimum once more before it passes over any offset."""
+    """If messages cannot be pulled for a moment only, a second pull at the minimum finds them, and none is skipped."""
     with StubBroker({TOPIC: 2}) as stub:
         stub.fill(TOPIC, 2 * COUNT, 100)
         stub.faults.answer(ResponseCode.PULL_RETRY_IMMEDIATELY, on=RequestCode.PULL_MESSAGE, times=6)

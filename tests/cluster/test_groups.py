@@ -1,4 +1,4 @@
-"""Brokers keep members and locks, each for itself."""
+"""Members and locks of a group are kept by each broker on its own."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ A0, A1, B0 = MessageQueue("T", "a", 0), MessageQueue("T", "a", 1), MessageQueue(
 
 
 def two_brokers(namespace: Namespace | None = None) -> tuple[Cluster, ScriptedLinks]:
-    """Return a cluster with a topic at two brokers, of which the second is down until it is served."""
+    """Return a scripted cluster with a topic at two brokers; the second one is down unless the test starts it."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={0: "b:1"}))
     return cluster_of(links, namespace=namespace or Namespace()), links
 
 
 def test_a_lock_is_granted_refused_or_unknown() -> None:
-    """A broker that is down neither grants nor refuses, and hides no grant of another."""
+    """If a broker is down, its locks are reported as unknown, and the locks granted by others are still reported."""
     cluster, links = two_brokers()
     links.serve("a:1", LOCK_BATCH_MQ=answer(body={"lockOKMQSet": [A1]}))
     locked = cluster.groups.lock("g", "c1", [A0, A1, B0])
@@ -40,7 +40,7 @@ def test_a_lock_is_granted_refused_or_unknown() -> None:
 
 
 def test_locks_name_queues_as_the_cluster_knows_them() -> None:
-    """Group and topics are sent under the cluster's names and returned under the user's."""
+    """Group and topics are sent under the cluster's names (with namespace), and returned under the user's."""
     cluster, links = two_brokers(Namespace("NS"))
     theirs = A0._replace(topic="NS%T")
     links.serve("a:1", LOCK_BATCH_MQ=answer(body={"lockOKMQSet": [theirs]}), UNLOCK_BATCH_MQ=answer())
@@ -52,7 +52,7 @@ def test_locks_name_queues_as_the_cluster_knows_them() -> None:
 
 
 def test_a_heartbeat_wraps_the_names_in_its_body() -> None:
-    """A heartbeat carries producer groups, consumer groups and topics under the cluster's names."""
+    """A heartbeat's body holds producer groups, consumer groups and topics under the cluster's names."""
     cluster, links = two_brokers(Namespace("NS"))
     links.serve("a:1", HEART_BEAT=answer(IS_SUPPORT_HEART_BEAT_V2="true", IS_SUB_CHANGE="false"))
     member = ConsumerData(
@@ -67,14 +67,14 @@ def test_a_heartbeat_wraps_the_names_in_its_body() -> None:
 
 
 def test_a_broker_before_5_knows_no_second_version() -> None:
-    """A heartbeat reply without fields means that the broker knows no second version."""
+    """If a heartbeat reply has no header fields, the broker does not know heartbeats of version 2."""
     cluster, links = two_brokers()
     links.serve("a:1", HEART_BEAT=answer(version=407))
     assert cluster.groups.heartbeat(Address("a", 1), HeartbeatData(client_id="c")) == HeartbeatReply(407, False, False)
 
 
 def test_a_group_without_members_is_empty() -> None:
-    """The error with which brokers report no members gives an empty list."""
+    """If a broker reports by an error that a group has no members, the result is an empty list."""
     cluster, links = two_brokers()
     links.serve("a:1", GET_CONSUMER_LIST_BY_GROUP=answer(1, remark="no consumer for this group, g"))
     assert cluster.groups.fetch_members("g", "T") == ()
@@ -83,7 +83,7 @@ def test_a_group_without_members_is_empty() -> None:
 
 
 def test_brokers_without_the_group_are_left_out() -> None:
-    """Connections of consumers and producers are fetched from every broker that knows the group."""
+    """Connections of a group are fetched from every broker; a broker that does not know the group is left out."""
     cluster, links = two_brokers()
     members = {"connectionSet": [{"clientId": "c1", "clientAddr": "h:1", "language": "PYTHON", "version": 409}]}
     links.serve(
@@ -99,7 +99,7 @@ def test_brokers_without_the_group_are_left_out() -> None:
 
 
 def test_a_group_of_too_many_members_is_refused() -> None:
-    """A member list above the limit is an error that names the group."""
+    """If a broker lists more members than the limit, the error names the group."""
     cluster, links = two_brokers()
     members = [f"client{number}" for number in range(10_001)]
     links.serve("a:1", GET_CONSUMER_LIST_BY_GROUP=answer(body={"consumerIdList": members}))

@@ -1,4 +1,4 @@
-"""A burst reaches all servers before any response is awaited, and each request has its own result."""
+"""A burst is sent to all servers before any response is awaited, and each request gets its own result."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ NOBODY = Address("127.0.0.1", 1)
 
 
 def inline() -> tuple[Links, Callable[[], None]]:
-    """Return links of one thread, and a function that closes them."""
+    """Return links for one thread, and a function that closes them."""
     pool = ConnectionPool(SETTINGS)
     return InlineLinks(pool), pool.close_all
 
 
 def shared() -> tuple[Links, Callable[[], None]]:
-    """Return links of many threads, and a function that closes them."""
+    """Return links for many threads, and a function that closes them."""
     pool = SharedPool(SETTINGS)
     return SharedLinks(pool), pool.close_all
 
 
 @pytest.fixture(params=[inline, shared])
 def links(request: pytest.FixtureRequest) -> Iterator[Links]:
-    """Links of either kind."""
+    """Links for one thread, then links for many threads."""
     made, close = request.param()
     yield made
     close()
 
 
 def asks(address: Address, *bodies: bytes) -> list[Addressed]:
-    """Return one request for each body."""
+    """Return a request to one address for each of these bodies."""
     return [(address, Command(30, fields={}, body=body)) for body in bodies]
 
 
 def test_each_call_gets_its_own_answer(links: Links, start_peer: StartPeer) -> None:
-    """Results come in the order of the requests, over several servers and more than one burst."""
+    """If requests go to several servers in several bursts, the results come in the order of the requests."""
     addresses = [start_peer(echo).address, start_peer(echo).address]
     bodies = [b"%d" % number for number in range(BURST + 50)]
     calls = [(addresses[number % 2], Command(30, fields={}, body=body)) for number, body in enumerate(bodies * 2)]
@@ -54,7 +54,7 @@ def test_each_call_gets_its_own_answer(links: Links, start_peer: StartPeer) -> N
 
 
 def test_nobody_waits_before_all_are_asked(links: Links, start_peer: StartPeer) -> None:
-    """The second server gets its request before the first one answers."""
+    """The second server gets its request before the first one responds."""
     second_asked = threading.Event()
 
     def first(talk: Talk) -> None:
@@ -72,14 +72,14 @@ def test_nobody_waits_before_all_are_asked(links: Links, start_peer: StartPeer) 
 
 
 def test_a_server_that_is_not_there_fails_only_its_own(links: Links, start_peer: StartPeer) -> None:
-    """Responses of other servers are kept when one server cannot be reached."""
+    """If one server cannot be reached, the responses of the others are returned all the same."""
     there = start_peer(echo).address
     outcomes = links.call_all([*asks(NOBODY, b"1"), *asks(there, b"2"), *asks(NOBODY, b"3")])
     assert [type(outcome) for outcome in outcomes] == [ConnectError, Command, ConnectError]
 
 
 def test_what_was_answered_before_the_end_counts(links: Links, start_peer: StartPeer) -> None:
-    """A broken connection fails only the requests that have no response yet."""
+    """If a connection breaks, only the requests that have no response yet fail."""
 
     def answer_one(talk: Talk) -> None:
         talk.answer(talk.read())
@@ -90,7 +90,7 @@ def test_what_was_answered_before_the_end_counts(links: Links, start_peer: Start
 
 
 def test_a_silent_server_costs_no_more_than_the_deadline(links: Links, start_peer: StartPeer) -> None:
-    """A silent server ends in a timeout at the deadline, alone and in a burst."""
+    """If a server is silent, its request ends in a timeout at the deadline, alone and in a burst."""
     silent, there = start_peer(never_answer).address, start_peer(echo).address
     with pytest.raises(RequestTimeout):
         links.call(*asks(silent, b"1")[0], Deadline.after(0.2))
@@ -99,7 +99,7 @@ def test_a_silent_server_costs_no_more_than_the_deadline(links: Links, start_pee
 
 
 def test_telling_waits_for_no_answer(links: Links, start_peer: StartPeer) -> None:
-    """A one-way request is marked as such and waits for no response."""
+    """A one-way request is marked as one, and no response is awaited."""
     heard: list[Command] = []
     peer = start_peer(lambda talk: heard.append(talk.read()))
     links.tell(*asks(peer.address, b"x")[0])
@@ -108,7 +108,7 @@ def test_telling_waits_for_no_answer(links: Links, start_peer: StartPeer) -> Non
 
 
 def test_a_step_ends_with_the_whole_at_the_latest() -> None:
-    """A step's deadline is the shorter of its own time and the remaining time."""
+    """The deadline of one step is its own timeout or the end of the remaining time, whichever comes first."""
     assert within(None, 3.0).seconds == 3.0
     assert within(Deadline.after(100.0), 3.0).seconds == 3.0
     assert within(Deadline.after(1.0), 3.0).seconds <= 1.0

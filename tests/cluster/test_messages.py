@@ -1,4 +1,4 @@
-"""Messages are sent once, and found by key, unique id or offset message id."""
+"""A message is sent only once, and can be found by key, unique id or offset message id."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SENDING = Sending(producer_group="p", queue=QUEUE, body=b"x", born_timestamp_ms=
 
 
 def one_broker(namespace: Namespace | None = None) -> tuple[Cluster, ScriptedLinks]:
-    """Return a cluster with a topic at one broker."""
+    """Return a scripted cluster with a topic at one broker."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}))
     return cluster_of(links, namespace=namespace or Namespace()), links
 
 
 def stored(topic: str, offset: int, properties: bytes = b"") -> bytes:
-    """Return a stored message; a higher offset means a later store time."""
+    """Return the record of a stored message; its store time grows with its offset."""
     record = Record(
         topic=topic, queue_id=1, queue_offset=offset, physical_offset=offset, born_timestamp=0, born_host=HOST,
         store_timestamp=1000 + offset, store_host=HOST, body=b"x", properties_text=properties,
@@ -38,7 +38,7 @@ def stored(topic: str, offset: int, properties: bytes = b"") -> bytes:
 
 @pytest.mark.parametrize("code", [0, 10, 11, 12])
 def test_a_receipt_says_where_and_how_safely(code: int) -> None:
-    """A message stored with one safeguard missing counts as stored, in the queue that the broker chose."""
+    """If a broker stores a message with one safeguard missing, the send succeeds and returns the queue and offset."""
     cluster, links = one_broker()
     links.serve("a:1", SEND_MESSAGE_V2=answer(code, msgId="ID", queueId=3, queueOffset=7))
     receipt = cluster.messages.send(SENDING)
@@ -46,7 +46,7 @@ def test_a_receipt_says_where_and_how_safely(code: int) -> None:
 
 
 def test_a_batch_goes_out_as_one() -> None:
-    """A batch has its own request code, and the mark without which brokers store it as one message."""
+    """A batch is sent with its own request code and batch mark; without the mark brokers would store one message."""
     cluster, links = one_broker()
     links.serve("a:1", SEND_BATCH_MESSAGE=answer(msgId="1,2", queueId=0, queueOffset=7))
     batch = Sending(producer_group="p", queue=QUEUE, body=b"x", born_timestamp_ms=5, is_batch=True)
@@ -54,7 +54,7 @@ def test_a_batch_goes_out_as_one() -> None:
 
 
 def test_a_send_is_never_repeated() -> None:
-    """A send is not repeated, even if its error is retriable: the message may be stored."""
+    """If a send fails, it is not repeated even after a retriable error, since the message may be stored."""
     cluster, links = one_broker()
     links.serve("a:1", SEND_MESSAGE_V2=answer(ResponseCode.SYSTEM_BUSY), CONSUMER_SEND_MSG_BACK=answer(2))
     with pytest.raises(SystemBusy):
@@ -65,7 +65,7 @@ def test_a_send_is_never_repeated() -> None:
 
 
 def test_a_failed_send_has_the_route_fetched_anew() -> None:
-    """A failed send expires the route, so that the producer's next attempt finds the broker."""
+    """If a send fails, the route expires, so that the producer's next attempt finds the broker's new address."""
     cluster, links = one_broker()
     with pytest.raises(ConnectError, match="topic T, broker a"):
         cluster.messages.send(SENDING)
@@ -75,7 +75,7 @@ def test_a_failed_send_has_the_route_fetched_anew() -> None:
 
 
 def test_only_messages_that_bear_the_key_are_found() -> None:
-    """Messages with other topics or keys of the same hash are left out; the rest is sorted by time."""
+    """A search by key leaves out messages whose keys only share the hash, and sorts the others by store time."""
     cluster, links = one_broker(Namespace("NS"))
     rows = [
         ("NS%T", 2, b"KEYS\x01k1 k2"),
@@ -89,7 +89,7 @@ def test_only_messages_that_bear_the_key_are_found() -> None:
 
 
 def test_a_unique_id_is_compared_with_its_own_property() -> None:
-    """A search by unique id compares that property only; no message is no error."""
+    """A search by unique id compares only the property that holds it, and returns an empty list if nothing matches."""
     cluster, links = one_broker()
     rows = [("T", 1, b"UNIQ_KEY\x01AB"), ("T", 2, b"KEYS\x01AB")]
     links.serve("a:1", QUERY_MESSAGE=answer(body=b"".join(stored(*row) for row in rows)))
@@ -99,7 +99,7 @@ def test_a_unique_id_is_compared_with_its_own_property() -> None:
 
 
 def test_a_message_is_viewed_where_its_id_says() -> None:
-    """The request goes to the broker whose address the id holds."""
+    """A message is fetched from the broker whose address its offset message id holds."""
     cluster, links = one_broker()
     links.serve(str(HOST), VIEW_MESSAGE_BY_ID=answer(body=stored("T", 9)))
     assert cluster.messages.view(encode_offset_message_id(HOST, 9)).queue_offset == 9
@@ -108,7 +108,7 @@ def test_a_message_is_viewed_where_its_id_says() -> None:
 
 @pytest.mark.parametrize("body", [b"", stored("T", 1) * 2, b"garbage"])
 def test_an_answer_that_is_not_one_message_is_refused(body: bytes) -> None:
-    """The error for none or several messages under one id names the broker."""
+    """If a broker returns no message or several for one id, the error names the broker."""
     cluster, links = one_broker()
     links.serve(str(HOST), VIEW_MESSAGE_BY_ID=answer(body=body))
     with pytest.raises(DecodeError, match=f"address {HOST}"):

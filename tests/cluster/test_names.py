@@ -1,4 +1,4 @@
-"""Names are wrapped into a namespace, and unwrapped, as the Java client does it."""
+"""Names are put into a namespace, and taken out of it, as by the Java client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEFT_ALONE = ["TBW102", "RMQ_SYS_TRACE_TOPIC", "rmq_sys_wheel_timer", "CID_RMQ_S
 
 @pytest.mark.parametrize(("ours", "theirs"), WRAPPED)
 def test_version_1_is_spelled_into_names(ours: str, theirs: str) -> None:
-    """Retry and dead-letter prefixes stay in front, and a wrapped name is not wrapped again."""
+    """In a name with a namespace, `%RETRY%` and `%DLQ%` come first; a name is not wrapped twice."""
     namespace = Namespace("NS")
     assert namespace.wrap(ours) == theirs and namespace.wrap(theirs) == theirs
     assert namespace.unwrap(theirs) == ours and namespace.unwrap(ours) == ours
@@ -25,37 +25,37 @@ def test_version_1_is_spelled_into_names(ours: str, theirs: str) -> None:
 
 @pytest.mark.parametrize("name", LEFT_ALONE)
 def test_system_names_belong_to_no_namespace(name: str) -> None:
-    """System topics and groups keep their names."""
+    """A system topic or group keeps its name in every namespace."""
     assert Namespace("NS").wrap(name) == name == Namespace("NS").unwrap(name)
 
 
 @pytest.mark.parametrize("name", ["orders", "NS%orders", "%RETRY%g"])
 def test_without_namespace_names_stay(name: str) -> None:
-    """No namespace, or version 2, changes no name."""
+    """Without a namespace, and with version 2, names do not change."""
     for namespace in (Namespace(), Namespace(header="NS")):
         assert namespace.wrap(name) == name == namespace.unwrap(name)
 
 
 def test_a_name_of_another_namespace_stays() -> None:
-    """Only the namespace's own prefix is removed."""
+    """A name with the prefix of another namespace is not unwrapped."""
     assert Namespace("NS").unwrap("OTHER%orders") == "OTHER%orders"
 
 
 @pytest.mark.parametrize("name", ["orders", "OTHER%orders", "NSX%orders", "%RETRY%group"])
 def test_a_namespace_holds_no_foreign_names(name: str) -> None:
-    """A namespace holds its own names and system names, so that lists of topics can be cut to it."""
+    """A namespace holds its own names and system names only, so that lists of topics can be filtered by it."""
     namespace = Namespace("NS")
     assert not namespace.holds(name) and namespace.holds("TBW102")
     assert namespace.holds(namespace.wrap(name)) and Namespace().holds(name)
 
 
 def test_version_2_travels_in_header_fields() -> None:
-    """The two header fields are those of the recorded client."""
+    """A namespace of version 2 is sent in the two header fields that the recorded Java client sends."""
     assert Namespace(header="GNS2").fields() == {"ns": "GNS2", "nsd": "true"}
     assert Namespace("NS").fields() == {}
 
 
 def test_system_topics_are_known() -> None:
-    """System topics are recognized by name or by prefix."""
+    """A system topic is recognized by its name or its prefix."""
     assert is_system_topic("SCHEDULE_TOPIC_XXXX") and is_system_topic("rmq_sys_REVIVE_LOG_C")
     assert not is_system_topic("%RETRY%g") and not is_system_topic("orders")

@@ -1,4 +1,4 @@
-"""Name servers replace each other."""
+"""If a name server fails, another one gets the request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BUSY = answer(ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]")
 
 
 def test_a_dead_name_server_gives_way_and_is_not_asked_first_again() -> None:
-    """The next name server replies, and gets later requests first."""
+    """If a name server is down, the next one replies and gets later requests first."""
     links = ScriptedLinks()
     links.serve("two:2", GET_ROUTEINFO_BY_TOPIC=route_of(b={0: "b:1"}))
     cluster = cluster_of(links, "one:1", "two:2")
@@ -26,14 +26,14 @@ def test_a_dead_name_server_gives_way_and_is_not_asked_first_again() -> None:
 
 
 def test_no_name_server_at_all_names_each_of_them() -> None:
-    """After all rounds the error names every name server with its own error."""
+    """If all name servers fail in all rounds, the error lists each of them with its own error."""
     cluster = cluster_of(ScriptedLinks(), "one:1", "two:2", retries=1)
     with pytest.raises(ConnectError, match=r"one:1: refused; two:2: refused .*GET_ROUTEINFO_BY_TOPIC, topic T"):
         cluster.name_servers.fetch_route("T")
 
 
 def test_a_topic_is_unknown_only_when_nobody_knows_it() -> None:
-    """A topic counts as unknown only when no name server knows it."""
+    """A topic counts as unknown only if no name server knows it."""
     links = ScriptedLinks()
     links.serve("one:1", GET_ROUTEINFO_BY_TOPIC=UNKNOWN)
     links.serve("two:2", GET_ROUTEINFO_BY_TOPIC=route_of(b={0: "b:1"}))
@@ -41,7 +41,7 @@ def test_a_topic_is_unknown_only_when_nobody_knows_it() -> None:
 
 
 def test_an_unknown_topic_is_not_asked_for_again() -> None:
-    """One round decides that a topic is unknown, though another name server is down."""
+    """If one name server does not know a topic and another one is down, the lookup ends after one round."""
     links = ScriptedLinks()
     links.serve("two:2", GET_ROUTEINFO_BY_TOPIC=UNKNOWN)
     with pytest.raises(TopicNotFound, match=r"two:2.*topic T.*create the topic") as caught:
@@ -50,7 +50,7 @@ def test_an_unknown_topic_is_not_asked_for_again() -> None:
 
 
 def test_a_busy_name_server_is_asked_again() -> None:
-    """A request to a busy name server is repeated; its last error is raised."""
+    """If a name server is busy, the request is repeated, and its last error is raised in the end."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=BUSY)
     with pytest.raises(SystemBusy, match="OVERLOAD"):
@@ -59,7 +59,7 @@ def test_a_busy_name_server_is_asked_again() -> None:
 
 
 def test_a_static_topic_is_refused_by_name() -> None:
-    """The error for a static topic names topic and name server, and is not retriable."""
+    """If a topic is static, the error names topic and name server and is not retriable."""
     links = ScriptedLinks()
     mapping = {"b": {"bname": "b", "totalQueues": 8}}
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=answer(body={"topicQueueMappingByBroker": mapping}))
@@ -70,7 +70,7 @@ def test_a_static_topic_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("body", ["nothing", [], {"queueDatas": [{"brokerName": 7}]}, {"queueDatas": {}}])
 def test_an_answer_that_is_no_route_names_server_and_topic(body: object) -> None:
-    """A broken route is an error that names name server and topic."""
+    """If a route cannot be parsed, the error names name server and topic."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=answer(body=body))
     with pytest.raises(MalformedFrame, match=r"TopicRouteData.*address ns:1, .*topic T"):
@@ -78,7 +78,7 @@ def test_an_answer_that_is_no_route_names_server_and_topic(body: object) -> None
 
 
 def test_values_are_kept_by_each_name_server() -> None:
-    """A value is stored at, and deleted from, every name server."""
+    """A value is stored at every name server, and deleted from every one."""
     links = ScriptedLinks()
     for address in ("one:1", "two:2"):
         links.serve(address, PUT_KV_CONFIG=answer(), DELETE_KV_CONFIG=answer(), DELETE_TOPIC_IN_NAMESRV=answer())
@@ -90,7 +90,7 @@ def test_values_are_kept_by_each_name_server() -> None:
 
 
 def test_absent_values_are_none() -> None:
-    """Code 22 means that there is no such value, which is no error."""
+    """If name servers respond with code 22, there is no such value, and None or an empty dict is returned."""
     links = ScriptedLinks()
     absent = answer(ResponseCode.QUERY_NOT_FOUND)
     links.serve("ns:1", GET_KV_CONFIG=absent, GET_KVLIST_BY_NAMESPACE=absent)
@@ -100,6 +100,6 @@ def test_absent_values_are_none() -> None:
 
 @pytest.mark.parametrize("text", ["http://ns:9876", "https://ns:9876", "ns", "", ";"])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    """An address that is not host and port is refused."""
+    """If the text of an address is not host and port, it raises an error."""
     with pytest.raises(OptionError, match="host:port"):
         parse_addresses(text, "nameServer")

@@ -19,7 +19,7 @@ ABSENT = answer(ResponseCode.QUERY_NOT_FOUND)
 
 
 def two_brokers(**handlers: Command) -> tuple[Cluster, ScriptedLinks]:
-    """Return a cluster with a topic of two queues at each of two masters, which answer alike."""
+    """Return a scripted cluster with a topic of two queues at each of two masters, which have the same handlers."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={0: "b:1"}))
     for address in ("a:1", "b:1"):
@@ -28,14 +28,14 @@ def two_brokers(**handlers: Command) -> tuple[Cluster, ScriptedLinks]:
 
 
 def statistics(broker_name: str, *numbers: int) -> Command:
-    """Return statistics of queues that hold `[-1, 10 + number)`."""
+    """Return a response with statistics of a broker's queues; the queue with id `number` holds `[-1, 10 + number)`."""
     bounds = {"minOffset": -1, "lastUpdateTimestamp": 0}
     table = {MessageQueue("T", broker_name, n): {**bounds, "maxOffset": 10 + n} for n in numbers}
     return answer(body={"offsetTable": table})
 
 
 def test_bounds_of_all_queues_take_one_request_a_broker() -> None:
-    """One burst carries one request per broker; a queue that never held a message begins at 0."""
+    """Bounds of all queues take one request per broker; a queue that never held a message begins at 0."""
     cluster, links = two_brokers()
     for name in ("a", "b"):
         links.serve(f"{name}:1", GET_TOPIC_STATS_INFO=statistics(name, 0, 1))
@@ -46,7 +46,7 @@ def test_bounds_of_all_queues_take_one_request_a_broker() -> None:
 
 
 def test_where_statistics_are_refused_each_queue_is_asked() -> None:
-    """After a refusal one burst carries two requests per queue, and the refusal is remembered."""
+    """If a broker refuses its statistics, it gets two requests per queue, and the refusal is remembered."""
     cluster, links = two_brokers(
         GET_TOPIC_STATS_INFO=unsupported(), GET_MIN_OFFSET=answer(offset=3), GET_MAX_OFFSET=answer(offset=9)
     )
@@ -56,14 +56,14 @@ def test_where_statistics_are_refused_each_queue_is_asked() -> None:
 
 
 def test_a_queue_that_statistics_leave_out_is_asked_for_itself() -> None:
-    """A queue that is missing from the statistics gets its bounds by requests of its own."""
+    """If a queue is missing from a broker's statistics, its bounds are fetched by requests of its own."""
     cluster, links = two_brokers(GET_MIN_OFFSET=answer(offset=0), GET_MAX_OFFSET=answer(offset=4))
     links.serve("a:1", GET_TOPIC_STATS_INFO=statistics("a", 1))
     assert cluster.offsets.fetch_bounds([A]) == {A: QueueBounds(0, 4)}
 
 
 def test_bounds_from_a_replica_say_so() -> None:
-    """Bounds from a replica are marked, since it may lag behind its master."""
+    """Bounds from a replica are marked as such, since the replica may lag behind its master."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={1: "replica:1"}))
     links.serve("replica:1", GET_TOPIC_STATS_INFO=statistics("a", 0))
@@ -71,14 +71,14 @@ def test_bounds_from_a_replica_say_so() -> None:
 
 
 def test_no_queues_ask_nobody() -> None:
-    """For no queues no request is sent, not even to a name server."""
+    """If bounds of no queues are fetched, no request is sent, not even to a name server."""
     cluster, links = two_brokers()
     assert not cluster.offsets.fetch_bounds([]) and not cluster.offsets.fetch_committed("g", [])
     assert not links.calls
 
 
 def test_only_committed_queues_have_a_position() -> None:
-    """Requests forbid a made-up 0, unless the caller wants what Java's consumers get."""
+    """Requests forbid brokers to return 0 for a missing position, unless the caller wants 0, as Java's consumers do."""
     cluster, links = two_brokers()
     links.serve("a:1", QUERY_CONSUMER_OFFSET=answer(offset=5))
     links.serve("b:1", QUERY_CONSUMER_OFFSET=ABSENT)
@@ -89,7 +89,7 @@ def test_only_committed_queues_have_a_position() -> None:
 
 
 def test_a_replica_that_knows_no_position_proves_nothing() -> None:
-    """A replica without a position is an error: starting again while the master is down would read everything twice."""
+    """If only a replica replies and has no position, an error is raised, since the master may have one."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={1: "replica:1"}))
     links.serve("replica:1", QUERY_CONSUMER_OFFSET=ABSENT)
@@ -102,7 +102,7 @@ def test_a_replica_that_knows_no_position_proves_nothing() -> None:
 
 
 def test_a_standing_says_whose_word_it_is() -> None:
-    """A standing names the process that reports it, and whether it is a replica."""
+    """A reported position names the broker process that reports it, and whether it is a replica."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={1: "replica:1"}))
     for address in ("a:1", "replica:1"):
@@ -118,7 +118,7 @@ def test_a_standing_says_whose_word_it_is() -> None:
     [(raising(ConnectionLost("cut")), True), (answer(ResponseCode.SYSTEM_BUSY), False), (answer(offset=5), False)],
 )
 def test_a_standing_says_whether_there_was_silence(first: Server | Command, is_silence: bool) -> None:
-    """Only a missing response counts as silence; a refusal does not."""
+    """A reported position has `after_silence` set if an earlier request got no response, but not after a refusal."""
     cluster, links = two_brokers()
     rest = iter([first])
 
@@ -134,7 +134,7 @@ def test_a_standing_says_whether_there_was_silence(first: Server | Command, is_s
 
 
 def test_the_first_position_of_a_topic_is_stored_before_others_are_sent() -> None:
-    """One position of each topic and broker goes ahead, since brokers lose some of several first ones."""
+    """One position per topic and broker is committed before the others, since brokers may lose several first ones."""
     cluster, links = two_brokers(UPDATE_CONSUMER_OFFSET=answer())
     queues = [MessageQueue("T", name, number) for name in ("a", "b") for number in range(3)]
     cluster.offsets.commit("g", dict.fromkeys(queues, 7))
@@ -146,7 +146,7 @@ def test_the_first_position_of_a_topic_is_stored_before_others_are_sent() -> Non
 
 
 def test_positions_are_committed_with_and_without_answer() -> None:
-    """Commits with and without response carry group, queue and offset."""
+    """Commits with and without a response carry group and offset."""
     cluster, links = two_brokers(UPDATE_CONSUMER_OFFSET=answer())
     cluster.offsets.commit("g", {A: 7, B: 8})
     cluster.offsets.commit_oneway("g", {A: 9})
@@ -159,19 +159,19 @@ def test_positions_are_committed_with_and_without_answer() -> None:
 
 
 def test_empty_queues_have_no_earliest_time() -> None:
-    """A queue for which the broker reports time -1 is left out."""
+    """If a broker reports the earliest time -1, which means no message, the queue is left out."""
     cluster, links = two_brokers(GET_EARLIEST_MSG_STORETIME=answer(timestamp=-1))
     links.serve("a:1", GET_EARLIEST_MSG_STORETIME=answer(timestamp=77))
     assert cluster.offsets.fetch_earliest_times([A, B]) == {A: 77}
 
 
 def offset_of(request: Command) -> int:
-    """Return the offset that a pull asks from."""
+    """Return the offset that a pull requests."""
     return int((request.fields or {})["queueOffset"])
 
 
 def stored_at(request: Command) -> Command:
-    """Return the message at an offset, stored at 100 times the offset."""
+    """Return a response with the message at the requested offset, stored at 100 times this offset in milliseconds."""
     host, offset = Address("127.0.0.1", 1), offset_of(request)
     record = Record(
         topic="T", queue_id=0, queue_offset=offset, physical_offset=0, born_timestamp=0, born_host=host,
@@ -182,7 +182,7 @@ def stored_at(request: Command) -> Command:
 
 @pytest.mark.parametrize(("nearest", "first"), [(4, 5), (5, 5), (6, 5), (9, 5)])
 def test_an_old_brokers_nearest_message_is_put_right(nearest: int, first: int) -> None:
-    """The first message at or after time 450 is number 5, whichever message the broker reports as near."""
+    """If a broker before 5.1.1 reports a message near time 450, the first one at or after it is found by pulls."""
     cluster, links = two_brokers()
     links.serve("a:1", SEARCH_OFFSET_BY_TIMESTAMP=answer(offset=nearest, version=VERSION_4_9_7))
     links.serve("a:1", GET_TOPIC_STATS_INFO=statistics("a", 0))
@@ -191,7 +191,7 @@ def test_an_old_brokers_nearest_message_is_put_right(nearest: int, first: int) -
 
 
 def test_a_replica_that_is_behind_does_not_move_a_time_to_the_end() -> None:
-    """The search fails when a replica with 3 of 10 messages takes over from the master that named message 5."""
+    """If a replica that lacks messages takes over during a search by time, the search raises an error."""
     links = ScriptedLinks()
     routes = [route_of(a={0: "a:1", 1: "replica:1"})]
 
@@ -213,7 +213,7 @@ def test_a_replica_that_is_behind_does_not_move_a_time_to_the_end() -> None:
 
 
 def test_a_newer_brokers_answer_is_taken_as_it_is() -> None:
-    """No message is pulled when the broker's search is exact."""
+    """If the broker's own search by time is exact, no message is pulled."""
     cluster, links = two_brokers(SEARCH_OFFSET_BY_TIMESTAMP=answer(offset=5))
     assert cluster.offsets.fetch_first_since({A: 450, B: 450}) == {A: 5, B: 5}
     assert {fields["boundaryType"] for fields in links.asked("SEARCH_OFFSET_BY_TIMESTAMP")} == {"LOWER"}
@@ -221,7 +221,7 @@ def test_a_newer_brokers_answer_is_taken_as_it_is() -> None:
 
 
 def test_replicas_are_not_told_positions() -> None:
-    """Commits fail without a master: a replica would forget them when its master is back."""
+    """If a broker has no master, a commit fails: a replica would lose the position when the master is back."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={1: "a:2"}))
     links.serve("a:2", UPDATE_CONSUMER_OFFSET=answer())
@@ -238,7 +238,7 @@ def test_replicas_are_not_told_positions() -> None:
 @pytest.mark.parametrize("number", [10**30, 2**63, -2])
 @pytest.mark.parametrize("name", ["minOffset", "maxOffset"])
 def test_statistics_that_hold_no_offsets_are_refused(name: str, number: int) -> None:
-    """An illegal bound is refused by its field's name, before it can enter a checkpoint."""
+    """If statistics hold a number that is no offset, the error names the field."""
     cluster, links = two_brokers()
     table = {A: {"minOffset": 0, "maxOffset": 5, "lastUpdateTimestamp": 0, name: number}}
     links.serve("a:1", GET_TOPIC_STATS_INFO=answer(body={"offsetTable": table}))
@@ -248,7 +248,7 @@ def test_statistics_that_hold_no_offsets_are_refused(name: str, number: int) -> 
 
 @pytest.mark.parametrize("number", [10**30, 2**63, -2])
 def test_answers_that_hold_no_offset_are_refused(number: int) -> None:
-    """Every kind of reply with an illegal offset is refused."""
+    """If a reply holds a number that is no offset, every kind of request raises an error."""
     cluster, _ = two_brokers(
         GET_MIN_OFFSET=answer(offset=number),
         GET_MAX_OFFSET=answer(offset=number),
@@ -268,7 +268,7 @@ def test_answers_that_hold_no_offset_are_refused(number: int) -> None:
 
 
 def test_a_group_stands_nowhere_before_0() -> None:
-    """A position of -1 is refused, since -1 is legal only as a bound of an empty queue."""
+    """If a broker reports -1 as a group's position, an error is raised: only a bound of an empty queue may be -1."""
     cluster, _ = two_brokers(QUERY_CONSUMER_OFFSET=answer(offset=-1), GET_MIN_OFFSET=answer(offset=-1))
     assert cluster.offsets.fetch_min([A]) == {A: -1}
     with pytest.raises(MalformedFrame, match="offset is -1, which is not an offset"):

@@ -1,4 +1,4 @@
-"""While name servers are away, callers with a known route do not wait for them again and again."""
+"""While name servers are away, a caller with a known route does not wait for them at every request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUTE = "GET_ROUTEINFO_BY_TOPIC"
 
 
 class World:
-    """A slow name server with a clock; every topic's route is stale."""
+    """A route table with three topics whose routes are stale, its clock, and a name server that can be slow or away."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -30,7 +30,7 @@ class World:
         self.now = 100.0
 
     def fetch(self, topic: str, deadline: Deadline | None, *, once: bool) -> Route:
-        """Return a route, or raise once the name server is away."""
+        """Return a new route after `takes_s` seconds; raise `ConnectError` if the name server is away."""
         self.asked.append(topic)
         self.deadlines.append(deadline)
         self.now += self.takes_s
@@ -39,7 +39,7 @@ class World:
         return make_route(topic, TopicRouteData(), AddressMap())
 
     def ask_all(self) -> list[str]:
-        """Fetch every topic's route; return the topics that the name server was asked for."""
+        """Use the routes of all topics; return the topics whose route was requested from the name server."""
         self.asked.clear()
         for topic in TOPICS:
             self.table.route(topic)
@@ -48,7 +48,7 @@ class World:
 
 @pytest.mark.parametrize(("takes_s", "silence_s"), [(0.0, 1.0), (3.0, 12.0), (60.0, 30.0)])
 def test_one_failure_is_told_to_all_topics(takes_s: float, silence_s: float) -> None:
-    """One failure stops renewals of all topics for four times its duration, between a second and half a minute."""
+    """If one renewal fails, no route is renewed for four times its duration, but at least 1 s and at most 30 s."""
     world = World()
     world.is_away, world.takes_s = True, takes_s
     assert world.ask_all() == ["T"]
@@ -59,7 +59,7 @@ def test_one_failure_is_told_to_all_topics(takes_s: float, silence_s: float) -> 
 
 
 def test_nobody_is_asked_again_because_a_route_is_wrong() -> None:
-    """An expired route is not renewed while name servers are away."""
+    """While name servers are away, a route that is marked as stale is not renewed either."""
     world = World()
     world.is_away = True
     world.ask_all()
@@ -68,7 +68,7 @@ def test_nobody_is_asked_again_because_a_route_is_wrong() -> None:
 
 
 def test_the_first_answer_ends_the_silence() -> None:
-    """Any reply, also about an unknown topic, allows renewals again."""
+    """If a name server replies to any request again, stale routes are renewed again."""
     world = World()
     world.is_away = True
     world.ask_all()
@@ -78,14 +78,14 @@ def test_the_first_answer_ends_the_silence() -> None:
 
 
 def test_who_renews_has_time_left_for_the_old_route() -> None:
-    """A renewal takes half of the caller's time, so that a silent name server leaves time for brokers."""
+    """A renewal gets half of the caller's time, so that time for the brokers is left if name servers are silent."""
     world = World()
     world.table.route("T", Deadline(at=10.0, seconds=10.0, clock=lambda: 0.0))
     assert world.deadlines[-1] is not None and world.deadlines[-1].seconds == 5.0
 
 
 def test_what_is_known_is_not_insisted_on() -> None:
-    """The fetch of an unknown route is repeated; a renewal is tried once."""
+    """If a route is unknown, failed fetches are repeated; the renewal of a known route is tried once."""
     links = ScriptedLinks()
     links.serve("ns:1", **{ROUTE: route_of(a={0: "a:1"})})
     cluster = cluster_of(links, retries=3, route_max_age_s=0.0)

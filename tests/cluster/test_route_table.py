@@ -12,7 +12,7 @@ from pyspark_rocketmq.wire.bodies import BrokerData, QueueData, TopicRouteData
 
 
 class World:
-    """A name server with a clock."""
+    """A route table, its clock, and a name server that can fail."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -21,7 +21,7 @@ class World:
         self.table = RouteTable(self.fetch, max_age_s=30, clock=lambda: self.now)
 
     def fetch(self, topic: str, deadline: Deadline | None, *, once: bool) -> Route:
-        """Return a new snapshot whose broker's name holds its number."""
+        """Return a new route with one broker: `b1` at the first fetch, then `b2`, ...; raise the error that is set."""
         if self.error:
             raise self.error
         self.fetched += 1
@@ -29,12 +29,12 @@ class World:
         return make_route(topic, data, AddressMap())
 
     def broker(self, topic: str = "T") -> str:
-        """Return the broker that the route in force names."""
+        """Return the name of the broker in the topic's current route."""
         return next(iter(self.table.route(topic).brokers))
 
 
 def test_a_route_serves_until_it_has_come_of_age() -> None:
-    """One lifetime takes one fetch."""
+    """A route is fetched once and then used until its lifetime is over."""
     world = World()
     assert [world.broker(), world.broker()] == ["b1", "b1"]
     world.now = 29.9
@@ -44,7 +44,7 @@ def test_a_route_serves_until_it_has_come_of_age() -> None:
 
 
 def test_an_expired_route_is_fetched_at_once() -> None:
-    """Only the expired topic is fetched; a topic that is not in the table cannot expire."""
+    """If a topic's route expires, only this route is fetched again; expiring an unknown topic changes nothing."""
     world = World()
     assert (world.broker("T"), world.broker("U")) == ("b1", "b2")
     world.table.expire("T")
@@ -53,7 +53,7 @@ def test_an_expired_route_is_fetched_at_once() -> None:
 
 
 def test_without_name_servers_the_last_route_stays_in_force() -> None:
-    """The last route stays in force, and renewals are not tried at every call."""
+    """If no name server replies, the last route is still used, and not every use tries to renew it."""
     world = World()
     world.broker()
     world.now, world.error = 40.0, ConnectError("refused")
@@ -65,7 +65,7 @@ def test_without_name_servers_the_last_route_stays_in_force() -> None:
 
 
 def test_the_first_route_must_be_fetched() -> None:
-    """A failed fetch of an unknown route raises."""
+    """If the first fetch of a topic's route fails, the error is raised."""
     world = World()
     world.error = ConnectError("refused")
     with pytest.raises(ConnectError):
@@ -73,7 +73,7 @@ def test_the_first_route_must_be_fetched() -> None:
 
 
 def test_a_topic_that_is_gone_is_forgotten() -> None:
-    """A deleted topic's route is dropped."""
+    """If a topic is deleted, its route is dropped from the table."""
     world = World()
     world.broker()
     world.now, world.error = 40.0, TopicNotFound("gone")
@@ -85,7 +85,7 @@ def test_a_topic_that_is_gone_is_forgotten() -> None:
 
 
 def test_all_brokers_in_use_are_known() -> None:
-    """The table lists every broker that its routes name."""
+    """The table lists all brokers that its routes name."""
     world = World()
     world.broker("T")
     world.broker("U")
@@ -93,7 +93,7 @@ def test_all_brokers_in_use_are_known() -> None:
 
 
 def test_routes_are_bounded_together() -> None:
-    """All routes together are bounded; the error says what to narrow, and a dropped topic makes room."""
+    """If all routes together hold too many objects, an error says how to narrow; a dropped route makes room."""
     queues = dict.fromkeys("ABCDEFGHIJKLMNOPQ", 60000)
 
     def fetch(topic: str, deadline: Deadline | None, *, once: bool) -> Route:
@@ -111,7 +111,7 @@ def test_routes_are_bounded_together() -> None:
 
 
 def test_topics_are_bounded() -> None:
-    """The number of routes is bounded, however small they are."""
+    """If the table holds too many routes, an error is raised, however small the routes are."""
     world = World()
     for number in range(20_000):
         world.table.route(f"topic{number}")

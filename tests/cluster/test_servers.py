@@ -1,4 +1,4 @@
-"""Requests carry the cluster's names and a signature; errors name every place."""
+"""Requests carry the cluster's names and a signature; errors name server, request, topic, broker and queue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMITTED = QueryConsumerOffsetRequestHeader(topic="T", queue_id=3, consumer_gro
 
 
 def test_the_broker_is_named_in_every_form() -> None:
-    """Every request names the broker; short send requests do so by one letter."""
+    """Every request names its broker in a header field; the short form of a send uses a field of one letter."""
     assert request_fields(PLAIN, MAX, broker_name="b") == {"topic": "T", "queueId": "3", "bname": "b"}
     short = SendMessageRequestHeaderV2(
         topic="T", queue_id=0, producer_group="p", default_topic="D", default_topic_queue_nums=4, sys_flag=0,
@@ -41,7 +41,7 @@ def test_the_broker_is_named_in_every_form() -> None:
 
 
 def test_topics_and_groups_are_wrapped_and_nothing_else() -> None:
-    """The namespace is added to every field with a topic or group, and to no other."""
+    """With a namespace, its prefix is added to each field that holds a topic or group, and to no other field."""
     settings = ClusterSettings(NS, namespace=Namespace("NS"))
     assert request_fields(settings, COMMITTED) == {"topic": "NS%T", "queueId": "3", "consumerGroup": "NS%g"}
     back = ConsumerSendMsgBackRequestHeader(offset=1, group="g", delay_level=0, origin_topic="T", origin_msg_id="T")
@@ -52,7 +52,7 @@ def test_topics_and_groups_are_wrapped_and_nothing_else() -> None:
 
 
 def test_the_second_namespace_travels_beside_the_names() -> None:
-    """Version 2 adds two fields, which are signed like all others."""
+    """With a namespace of version 2, two header fields are added and signed like all others."""
     settings = ClusterSettings(NS, namespace=Namespace(header="N2"), credentials=Credentials("ak", "sk"))
     fields = request_fields(settings, MAX, b"body", "b")
     assert (fields["topic"], fields["ns"], fields["nsd"]) == ("T", "N2", "true")
@@ -60,13 +60,13 @@ def test_the_second_namespace_travels_beside_the_names() -> None:
 
 
 def ask(links: ScriptedLinks, header: GetMaxOffsetRequestHeader | QueryConsumerOffsetRequestHeader = MAX) -> int:
-    """Return an offset that a broker reports."""
+    """Return the offset in a broker's reply."""
     request = ServerRequest(Address("b", 1), header, broker_name="broker-a")
     return Servers(PLAIN, links).ask(request).header(OffsetResponseHeader).offset
 
 
 def test_a_refusal_names_all_places() -> None:
-    """The error names server, request, topic, broker, queue and group, with code and remark."""
+    """If a broker refuses a request, the error names server, request, topic, broker, queue, group, code and remark."""
     links = ScriptedLinks()
     links.serve("b:1", QUERY_CONSUMER_OFFSET=answer(ResponseCode.INVALID_PARAMETER, remark="no such queue"))
     places = "address b:1, request QUERY_CONSUMER_OFFSET, topic T, broker broker-a, queue 3, group g"
@@ -75,14 +75,14 @@ def test_a_refusal_names_all_places() -> None:
 
 
 def test_a_connection_error_names_them_too() -> None:
-    """A connection error names request, topic, broker and queue beside the address."""
+    """If a connection fails, the error names address, request, topic, broker and queue."""
     with pytest.raises(ConnectError, match="address b:1, request GET_MAX_OFFSET, topic T, broker broker-a, queue 3"):
         ask(ScriptedLinks())
 
 
 @pytest.mark.parametrize("reply", [answer(), answer(offset="x")], ids=["absent", "no number"])
 def test_an_answer_without_its_field_names_the_server(reply: Command) -> None:
-    """A reply with a missing or broken field is an error that names the server."""
+    """If a field of a reply is missing or broken, the error names the server."""
     links = ScriptedLinks()
     links.serve("b:1", GET_MAX_OFFSET=reply)
     with pytest.raises(MalformedFrame, match=r"OffsetResponseHeader.*address b:1, request GET_MAX_OFFSET"):
@@ -90,7 +90,7 @@ def test_an_answer_without_its_field_names_the_server(reply: Command) -> None:
 
 
 def test_many_errors_of_one_connection_name_each_its_own_queue() -> None:
-    """Each request gets a copy of the connection's error that names its queue."""
+    """If a broken connection fails several requests, each gets an error of its own that names its queue."""
     ended = ConnectError("refused", address="b:1")
     links = ScriptedLinks()
     links.serve("b:1", GET_MAX_OFFSET=raising(ended))
@@ -102,7 +102,7 @@ def test_many_errors_of_one_connection_name_each_its_own_queue() -> None:
 
 
 def test_a_body_of_another_shape_names_the_server() -> None:
-    """A reply with a body of another shape is an error that names the server."""
+    """If a reply's body does not have the expected shape, the error names the server."""
     links = ScriptedLinks()
     links.serve("b:1", GET_MAX_OFFSET=answer(body={"topicList": 7}))
     reply = Servers(PLAIN, links).ask(ServerRequest(Address("b", 1), MAX))
@@ -111,11 +111,11 @@ def test_a_body_of_another_shape_names_the_server() -> None:
 
 
 def test_a_cluster_without_name_servers_is_refused() -> None:
-    """Settings without name servers are refused."""
+    """If settings name no name server, they are refused."""
     with pytest.raises(OptionError, match="nameServer"):
         ClusterSettings(())
 
 
 def test_settings_show_no_secrets() -> None:
-    """Neither settings nor credentials show secrets in their text."""
+    """The text of settings and of credentials shows no secret."""
     assert "s3cret" not in repr(ClusterSettings(NS, credentials=Credentials("ak", "s3cret", "s3cret")))

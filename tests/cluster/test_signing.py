@@ -1,4 +1,4 @@
-"""Signatures are those that Java computes and servers accept."""
+"""Signatures equal those that Java clients compute and servers accept."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ KEYS = Credentials("RocketMQ", "12345678")
 
 
 def test_header_fields_alone() -> None:
-    """A request without body is signed over its values by the order of their names, capitals first."""
+    """If a request has no body, its values are signed in the order of their field names, capital letters first."""
     signed = sign(KEYS, 30, {"topic": "TopicTest", "queueId": "0", "bname": "broker-a"}, b"")
     assert signed["Signature"] == "IhyIdx+reFuLYFEsxDFac/vPgKU="
 
 
 def test_body_and_security_token() -> None:
-    """A heartbeat with temporary credentials is signed over key, token and body."""
+    """If credentials are temporary, a heartbeat's access key, security token and body are signed."""
     body = b'{"clientID":"10.0.0.9@1","consumerDataSet":[],"producerDataSet":[{"groupName":"PG"}]}'
     signed = sign(Credentials("RocketMQ", "12345678", "tok"), 34, {}, memoryview(body))
     assert signed == {"AccessKey": "RocketMQ", "SecurityToken": "tok", "Signature": "1XmQucxC/ifaQKkhgz+u9cHnYjs="}
@@ -27,7 +27,7 @@ SIGNED = [exchange for exchange in exchanges() if "Signature" in exchange.reques
 
 
 def test_every_recorded_signature_is_ours() -> None:
-    """Each request that a Java client signed gets the same signature here, with the right and the wrong secret."""
+    """For every request recorded from a Java client, right or wrong secret, the same signature is computed."""
     assert {exchange.file for exchange in SIGNED} == {"auth_failed.jsonl", "4.9.7/auth_failed.jsonl"}
     for _, request, answer in SIGNED:
         secrets = ("12345678", "wrong-secret")
@@ -37,7 +37,7 @@ def test_every_recorded_signature_is_ours() -> None:
 
 
 def test_the_unique_key_flag_is_not_sent_with_a_signature() -> None:
-    """Releases disagree whether the flag is signed, so a signed query goes without it."""
+    """If a query is signed, its unique-key flag is not sent, since releases disagree whether the flag is signed."""
     fields = {"topic": "T", "key": "k", "_UNIQUE_KEY_QUERY": "true"}
     signed = sign(KEYS, 12, fields, b"")
     assert "_UNIQUE_KEY_QUERY" not in signed
@@ -45,24 +45,24 @@ def test_the_unique_key_flag_is_not_sent_with_a_signature() -> None:
 
 
 def test_signing_leaves_its_input_alone() -> None:
-    """The caller's fields can be signed again."""
+    """Signing does not change the caller's fields."""
     fields = {"topic": "T"}
     assert sign(KEYS, 30, fields, b"") == sign(KEYS, 30, fields, b"") and fields == {"topic": "T"}
 
 
 def test_an_old_signature_is_not_signed() -> None:
-    """Signing anew replaces the signature."""
+    """If fields already hold a signature, signing replaces it."""
     signed = sign(KEYS, 30, {"topic": "T"}, b"")
     assert sign(KEYS, 30, signed, b"") == signed
 
 
 @pytest.mark.parametrize("text", [repr, str])
 def test_secrets_are_not_shown(text: type[str]) -> None:
-    """The access key is shown; secret and token are not."""
+    """The text of credentials shows the access key, but neither secret nor token."""
     shown = text(Credentials("me", "s3cret", "t0ken"))
     assert "me" in shown and "s3cret" not in shown and "t0ken" not in shown
 
 
 def test_names_sort_by_utf16_units() -> None:
-    """Names sort by UTF-16 units as in Java: an emoji sorts before the private-use area."""
+    """Field names are sorted by UTF-16 code units, as in Java."""
     assert signature("k", {"\U0001f600": "1", "\ue000": "2"}, b"") == signature("k", {"a": "12"}, b"")

@@ -1,4 +1,4 @@
-"""A broker that is silent or down takes neither time nor requests from the others."""
+"""A broker that is silent or down takes neither time nor requests from other brokers."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from tests.net.fixtures import StartPeer, echo
 SETTINGS = NetSettings(connect_timeout_s=30.0, request_timeout_s=30.0)
 A, B = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-b", 0)
 TIMEOUT_S = 2.0
-"""Time of a request: more than a running server takes, and all that a silent one takes."""
+"""Deadline of requests: longer than a running server needs, and used up by a silent one."""
 
 
 @pytest.fixture
 def links() -> Iterator[SharedLinks]:
-    """Links of many threads."""
+    """Links for many threads."""
     with closing(SharedLinks(SharedPool(SETTINGS))) as links:
         yield links
 
 
 def ask(links: SharedLinks, *addresses: Address) -> list[type]:
-    """Send requests to servers in this order, with a deadline; return the type of each result."""
+    """Send one request to each address in this order; return the type of each result."""
     calls = [(address, Command(30, fields={}, body=b"x")) for address in addresses]
     return [type(outcome) for outcome in links.call_all(calls, Deadline.after(TIMEOUT_S))]
 
@@ -47,13 +47,13 @@ def ask(links: SharedLinks, *addresses: Address) -> list[type]:
 def test_a_deaf_server_takes_no_time_from_those_behind_it(
     links: SharedLinks, deaf: Address, start_peer: StartPeer
 ) -> None:
-    """Servers are connected to in parallel, so a silent one delays no other."""
+    """If some servers accept no connection, the others still respond in time: connections are opened in parallel."""
     one, two = start_peer(echo).address, start_peer(echo).address
     assert ask(links, deaf, one, deaf, two) == [ConnectError, Command, ConnectError, Command]
 
 
 def test_who_is_connected_is_asked_first(start_peer: StartPeer) -> None:
-    """Connected servers get their requests first, whatever the order of the requests."""
+    """If a burst goes to connected and unconnected servers, the connected ones get their requests first."""
     order: list[Address] = []
 
     class Watched(SharedPool):
@@ -69,7 +69,7 @@ def test_who_is_connected_is_asked_first(start_peer: StartPeer) -> None:
 
 
 def test_a_deaf_broker_keeps_no_lock_of_others_from_being_renewed(deaf: Address) -> None:
-    """Locks at other brokers are renewed while one broker is silent, wherever its name sorts."""
+    """If one broker is silent, queues at the other one are locked in time, whichever of them comes first."""
     with StubCluster(2, topics={"T": 1}) as stub:
         for gone, there in ((A, B), (B, A)):
             away = AddressMap(((parse_address(stub.broker_address(gone.broker_name)), deaf),))
@@ -83,21 +83,21 @@ def test_a_deaf_broker_keeps_no_lock_of_others_from_being_renewed(deaf: Address)
 
 
 class TimedLinks(ScriptedLinks):
-    """Links that remember how much time each one-way request had."""
+    """Scripted links that record how much time each one-way request had."""
 
     def __init__(self) -> None:
         super().__init__()
         self.given_s: list[float] = []
 
     def tell(self, address: Address, request: Command, deadline: Deadline | None = None) -> None:
-        """Note the deadline of a one-way request."""
+        """Record the time of a one-way request, and pass it on."""
         assert deadline is not None
         self.given_s.append(deadline.seconds)
         super().tell(address, request, deadline)
 
 
 def test_every_broker_is_told_that_queues_are_free() -> None:
-    """Every broker gets one unlock request with time of its own; the first error is raised in the end."""
+    """If queues are unlocked, each broker gets one request with time of its own; the first error is raised last."""
     links = TimedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(**{"broker-a": {0: "a:1"}, "broker-b": {0: "b:1"}}))
     with pytest.raises(ConnectError, match="broker broker-a"):
@@ -108,7 +108,7 @@ def test_every_broker_is_told_that_queues_are_free() -> None:
 
 
 def test_a_failure_to_unlock_makes_the_route_old() -> None:
-    """A failed unlock request expires the route."""
+    """If an unlock request fails, the route expires."""
     links = ScriptedLinks()
     links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(**{"broker-a": {0: "a:1"}}))
     cluster = cluster_of(links)
@@ -119,5 +119,5 @@ def test_a_failure_to_unlock_makes_the_route_old() -> None:
 
 
 def test_a_share_of_no_deadline_is_none() -> None:
-    """A part of no deadline is no deadline."""
+    """A fraction of no deadline is no deadline."""
     assert share(None, 2) is None

@@ -1,4 +1,4 @@
-"""Provide a source of known offsets, times and committed positions, which notes its requests."""
+"""Provide a scripted source of offsets, times and committed positions that records its requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUEUES = [A0, A1, B0, U0]
 
 @dataclass
 class KnownOffsets:
-    """A source whose message `o` of every queue is stored at `o * 10` ms.
+    """A source of offsets for tests; in every queue, the message at offset `o` is stored at `o * 10` ms.
 
     By default each queue holds offsets 10 to 99.
     """
@@ -33,12 +33,12 @@ class KnownOffsets:
     asked: list[str] = field(default_factory=list)
 
     def fetch_bounds(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
-        """Return the given bounds."""
+        """Return the bounds that the test set."""
         self.asked.append("bounds")
         return {queue: self.bounds[queue] for queue in queues}
 
     def fetch_offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
-        """Return the offsets of times, clamped to the bounds as brokers do it."""
+        """Return the offset of each queue's time, clamped to the queue's bounds as brokers do."""
         self.asked.append("times")
         limits = {queue: self.bounds[queue] for queue in times_ms}
         return {
@@ -47,23 +47,23 @@ class KnownOffsets:
         }
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """Return the given positions."""
+        """Return the positions that the test set."""
         self.asked.append("committed")
         return {queue: self.committed[queue] for queue in queues if queue in self.committed}
 
     def fetch_first_readable(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Mapping[MessageQueue, int]:
-        """Return the given offsets, by default the smallest ones."""
+        """Return the first readable offsets that the test set, by default the minimum offsets."""
         self.asked.append("readable")
         return {queue: self.readable.get(queue, each.min_offset) for queue, each in bounds.items()}
 
 
 def read_tree(text: str, option: str = "startingOffsets") -> QueueTree:
-    """Return offsets by queue from JSON that is known to be right."""
+    """Return the offsets by queue that a valid JSON text requests."""
     tree = queue_json.read_offsets(OptionText(option, text))
     assert isinstance(tree, QueueTree)
     return tree
 
 
 def read_times(text: str) -> QueueTree:
-    """Return times by queue from JSON that is known to be right."""
+    """Return the times by queue that a valid JSON text requests."""
     return queue_json.read_times(OptionText("startingOffsetsByTimestamp", text))

@@ -1,4 +1,4 @@
-"""Losses fail a query, or warn."""
+"""Lost messages fail a query, or cause a warning."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HARMLESS = [Finding.NOT_IN_ROUTE, Finding.RESET_BY_ADMIN]
 
 @pytest.mark.parametrize(("finding", "error"), FATAL.items(), ids=lambda value: getattr(value, "name", ""))
 def test_losses_fail_with_everything_one_needs(finding: Finding, error: type[DataLossError]) -> None:
-    """A loss names topic, broker, queue, both offsets, and the option that relaxes it."""
+    """If a loss fails the query, the error names topic, broker, queue, both offsets, and `failOnDataLoss=false`."""
     with pytest.raises(error) as raised:
         judge(finding, A1, 7, 31, fail_on_data_loss=True)
 
@@ -45,7 +45,7 @@ def test_losses_fail_with_everything_one_needs(finding: Finding, error: type[Dat
 
 @pytest.mark.parametrize("finding", Finding, ids=lambda finding: finding.name)
 def test_findings_that_are_allowed_warn(finding: Finding) -> None:
-    """With failOnDataLoss=false every finding is a warning that names the queue and counts the offsets."""
+    """With `failOnDataLoss=false` every finding becomes a warning that names the queue and counts the offsets."""
     warning = judge(finding, A1, 7, 31, fail_on_data_loss=False)
 
     assert warning == LossWarning(finding, A1, 7, 31)
@@ -54,18 +54,18 @@ def test_findings_that_are_allowed_warn(finding: Finding) -> None:
 
 @pytest.mark.parametrize("finding", HARMLESS, ids=lambda finding: finding.name)
 def test_what_is_no_loss_never_fails(finding: Finding) -> None:
-    """A queue that leaves the route for a while, and an administrator's reset, only warn."""
+    """If a queue leaves the route or an administrator resets the position, there is a warning but no error."""
     assert judge(finding, A1, 7, 7, fail_on_data_loss=True).offset_count == 0
 
 
 def test_every_finding_has_its_rule() -> None:
-    """The table has a rule for every finding, and five of its rules are fatal."""
+    """Every finding has a rule, and exactly five rules have an error."""
     assert LOSS_RULES.keys() == set(Finding)
     assert {finding: rule.error for finding, rule in LOSS_RULES.items() if rule.error} == FATAL
 
 
 def test_a_gap_counts_what_is_missing_and_names_causes() -> None:
-    """The text holds the number of missing messages if it is known, and names causes besides retention."""
+    """The error about a gap holds the number of missing messages and names likely causes besides retention."""
     with pytest.raises(MessagesMissing) as raised:
         judge(Finding.GAP, A1, 7, 31, fail_on_data_loss=True, missing_count=5)
 
@@ -76,7 +76,7 @@ def test_a_gap_counts_what_is_missing_and_names_causes() -> None:
 
 
 def test_many_gaps_are_told_in_few_warnings() -> None:
-    """Few warnings cover all gaps, the first one at once, and their sum is exact."""
+    """If a queue has 1000 gaps, few warnings cover them all, the first one comes at once, and their counts add up."""
     gaps, log = (
         [LossWarning(Finding.GAP, queue, 10 * n, 10 * n + 3, 2) for n in range(1000) for queue in (A0, B0)],
         GapLog(),
@@ -93,7 +93,7 @@ def test_many_gaps_are_told_in_few_warnings() -> None:
 
 
 def test_starts_move_into_what_is_there() -> None:
-    """Positions below the minimum move up to it, positions above the end move down to it, others stay."""
+    """A start below the queue's minimum moves up to it, a start above the end moves down to it, others stay."""
     bounds = {A0: QueueBounds(10, 20), A1: QueueBounds(10, 20), B0: QueueBounds(10, 20), U0: QueueBounds(10, 20)}
 
     settled = settle_starts({A0: 9, A1: 21, B0: 10, U0: 20}, bounds, fail_on_data_loss=False)
@@ -107,7 +107,7 @@ def test_starts_move_into_what_is_there() -> None:
 
 
 def test_a_queue_out_of_the_route_keeps_its_position() -> None:
-    """A queue that left the route is no loss, whatever `failOnDataLoss` says."""
+    """If a queue left the route, it keeps its position with a warning, even with `failOnDataLoss=true`."""
     settled = settle_starts({A0: 9}, {}, fail_on_data_loss=True)
 
     assert settled.positions == {A0: 9}
@@ -115,7 +115,7 @@ def test_a_queue_out_of_the_route_keeps_its_position() -> None:
 
 
 def test_a_replica_is_never_believed() -> None:
-    """Bounds of a replica move nothing, since it may lag behind its master."""
+    """Bounds of a replica never move starts or cut ranges, since the replica may lag behind its master."""
     bounds = {A0: QueueBounds(10, 20, from_replica=True)}
 
     assert settle_starts({A0: 21}, bounds, fail_on_data_loss=True) == ({A0: 21}, [])
@@ -123,7 +123,7 @@ def test_a_replica_is_never_believed() -> None:
 
 
 def test_ranges_are_cut_to_what_is_there() -> None:
-    """A range is cut to the queue's bounds, and dropped if it lies outside."""
+    """A planned range is cut to the queue's bounds; a range outside of them is dropped."""
     bounds = {A0: QueueBounds(10, 20), A1: QueueBounds(10, 20), B0: QueueBounds(10, 20)}
     planned = [QueueRange(A0, 5, 25), QueueRange(A1, 20, 30), QueueRange(B0, 10, 20)]
 
@@ -138,7 +138,7 @@ def test_ranges_are_cut_to_what_is_there() -> None:
 
 
 def test_a_range_whose_queue_vanished_is_skipped_or_fatal() -> None:
-    """A planned range of a queue that vanished is a loss."""
+    """If a queue with a planned range left the route, the range is skipped with a warning, or the query fails."""
     planned = [QueueRange(A0, 5, 25)]
 
     kept, warnings = settle_ranges(planned, {}, fail_on_data_loss=False)
@@ -149,7 +149,7 @@ def test_a_range_whose_queue_vanished_is_skipped_or_fatal() -> None:
 
 
 def test_nothing_is_lost_at_a_front_that_is_open() -> None:
-    """Missing messages are no loss at the front of a queue that begins at its first readable message."""
+    """If a queue begins at its first readable message, messages missing at its front are no loss."""
     bounds = dict.fromkeys(QUEUES, QueueBounds(10, 100))
     moved = settle_starts({A0: 5, A1: 5}, bounds, fail_on_data_loss=False, opened={A0})
     cut = settle_ranges([QueueRange(A0, 5, 50, is_front_open=True)], bounds, fail_on_data_loss=True)

@@ -1,4 +1,4 @@
-"""Positions are written to Spark's log, and read back, without loss."""
+"""A position that is written to Spark's log and read back is the same position."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ anything = st.recursive(
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("v*.json")), ids=lambda path: path.stem)
 def test_released_offsets_are_read_and_written_alike(path: Path) -> None:
-    """An offset of a released version keeps its meaning, and its text to the byte."""
+    """An offset written by an earlier release is read with the same meaning, and written again as the same text."""
     text = path.read_text(encoding="utf-8")
     expected = RELEASED[path.stem]
 
@@ -58,7 +58,7 @@ def test_released_offsets_are_read_and_written_alike(path: Path) -> None:
 
 
 def test_every_meaning_above_has_its_file() -> None:
-    """The tests above cover every golden file."""
+    """Every golden file of an offset is covered by the tests of this module."""
     assert {path.stem for path in GOLDEN.glob("v*.json")} == RELEASED.keys()
     assert json.dumps(position_json(None)) == json.dumps(SENTINEL)
 
@@ -67,7 +67,7 @@ def test_every_meaning_above_has_its_file() -> None:
 def test_written_then_read(
     next_: dict[MessageQueue, int], begin: dict[MessageQueue, int], group: str | None, opened: dict[MessageQueue, int]
 ) -> None:
-    """A written position reads back equal, and its text does not depend on the order of queues."""
+    """A position that is written and read back is equal, and its text does not depend on the order of queues."""
     position = Position(next_, begin, group, opened)
     turned_next, turned_begin, turned_open = (dict(reversed(each.items())) for each in (next_, begin, opened))
     turned = Position(turned_next, turned_begin, group, turned_open)
@@ -103,7 +103,7 @@ def test_written_then_read(
     ],
 )
 def test_refusals(text: str, what: str) -> None:
-    """An offset that this release did not write is refused with advice."""
+    """If a log holds an offset that this release cannot have written, the error gives advice."""
     with pytest.raises(OptionError, match=f"checkpointLocation = .*{what}") as raised:
         parse_position(text)
 
@@ -113,7 +113,7 @@ def test_refusals(text: str, what: str) -> None:
 
 @given(anything)
 def test_any_json_is_read_or_refused(value: object) -> None:
-    """Any JSON value is read, or refused with an option error."""
+    """Any JSON value is either read as a position or refused with an `OptionError`."""
     try:
         parsed = parse_position(json.dumps(value))
     except OptionError as error:
@@ -123,7 +123,7 @@ def test_any_json_is_read_or_refused(value: object) -> None:
 
 
 def test_first_offset_pins_the_begin_of_every_queue() -> None:
-    """The first position after the sentinel holds all starts, even if nothing is admitted yet."""
+    """The first position of a query holds the starts of all queues in `begin`, even if the batch reads nothing."""
     held_back = advance(None, {A0: 5, A1: 0}, {A0: 5, A1: 0}, "g")
 
     assert held_back == Position({A0: 5, A1: 0}, {A0: 5, A1: 0}, "g")
@@ -131,7 +131,7 @@ def test_first_offset_pins_the_begin_of_every_queue() -> None:
 
 
 def test_later_offsets_begin_only_what_starts_elsewhere() -> None:
-    """New queues and moved starts are pinned; a queue that continues is not."""
+    """New queues and queues whose start moved are in `begin`; a queue that continues where it ended is not."""
     first = Position({A0: 5, A1: 8}, {A0: 0, A1: 0})
 
     second = advance(first, {A0: 5, A1: 10, B0: 3}, {A0: 9, A1: 12, B0: 3})
@@ -141,7 +141,7 @@ def test_later_offsets_begin_only_what_starts_elsewhere() -> None:
 
 
 def test_nothing_new_returns_the_same_offset() -> None:
-    """An idle query keeps its offset, `begin` and group included, so that its text stays."""
+    """If nothing is read, the query keeps its position with `begin` and group, so that its text stays equal."""
     first = Position({A0: 5}, {A0: 0}, "g")
 
     assert advance(first, {A0: 5}, {A0: 5}, "g") is first
@@ -150,7 +150,7 @@ def test_nothing_new_returns_the_same_offset() -> None:
 
 
 def test_a_queue_that_is_given_up_leaves_the_offset() -> None:
-    """A queue without an end leaves the position, which changes it."""
+    """If a queue has no end in the new batch, it is removed from the position."""
     first = Position({A0: 5, A1: 8})
 
     second = advance(first, {A0: 5}, {A0: 5})
@@ -169,18 +169,18 @@ def test_a_queue_that_is_given_up_leaves_the_offset() -> None:
     ],
 )
 def test_offsets_that_do_not_follow_each_other(start: Position | None, end: Position, what: str) -> None:
-    """A pair of positions that no query can have logged is refused."""
+    """If no query can have logged two positions one after the other, they are refused."""
     with pytest.raises(OptionError, match=what):
         batch_ranges(start, end)
 
 
 def test_a_begin_allows_an_end_below_the_previous_one() -> None:
-    """After a topic was created again a range may lie below the previous offset."""
+    """If a topic was deleted and created again, a range may lie below the previous position."""
     assert batch_ranges(Position({A0: 500}), Position({A0: 20}, {A0: 10})) == [QueueRange(A0, 10, 20)]
 
 
 def test_an_open_front_lasts_until_something_of_the_queue_is_read() -> None:
-    """The first range that is not empty begins at the first readable message, in whichever batch it is."""
+    """A queue's front stays open until a batch reads from the queue; only this range has the open front."""
     first = advance(None, {A0: 5, A1: 0}, {A0: 5, A1: 7}, opened={A0: 5, A1: 0})
     second = advance(first, {A0: 5, A1: 7}, {A0: 6, A1: 8}, opened=first.still_open)
 
@@ -191,6 +191,6 @@ def test_an_open_front_lasts_until_something_of_the_queue_is_read() -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 5), (0, 2**63), (0, 10**30)])
 def test_what_is_no_offset_never_enters_a_checkpoint(start: int, end: int) -> None:
-    """An illegal offset raises before it is written, since the query could not start again with it."""
+    """If a start or end is no legal offset, an error is raised before it can be written to the checkpoint."""
     with pytest.raises(MalformedFrame, match=r"T/a/0 is at .*, which is not an offset"):
         advance(None, {A0: start}, {A0: end})

@@ -1,4 +1,4 @@
-"""Options that request offsets have ranks, and name queues that exist."""
+"""Options that request offsets have ranks, and may only name existing queues."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EARLIEST, LATEST, GROUP = Keyword.EARLIEST, Keyword.LATEST, Keyword.GROUP
 
 
 def test_exact_entries_outrank_any_id_and_any_broker() -> None:
-    """An exact entry comes first, then `*` ids of the broker, then the id on `*` brokers, then `*` under `*`."""
+    """An exact id at a named broker comes first, then `*` ids at that broker, the id at `*` brokers, `*` at `*`."""
     parsed = read_tree('{"T":{"a":{"0":1,"*":2},"*":{"1":3,"0":4,"*":5}}}')
 
     assert [parsed.target(queue) for queue in (A0, A1, B0)] == [1, 2, 4]
@@ -30,18 +30,18 @@ def test_exact_entries_outrank_any_id_and_any_broker() -> None:
     ],
 )
 def test_unknown_names(text: str, what: str) -> None:
-    """A topic, broker or id that no queue has is an error that names it."""
+    """If JSON names a topic, broker or queue id that does not exist, the error names it."""
     with pytest.raises(OptionError, match=what):
         StartSettings(read_tree(text)).requested.require_known(QUEUES)
 
 
 def test_known_names_with_stars() -> None:
-    """A star stands for every broker or id."""
+    """In JSON `*` stands for every existing broker or queue id."""
     StartSettings(read_tree('{"T":{"*":{"0":5,"1":6,"*":7},"b":{"*":8}}}')).requested.require_known(QUEUES)
 
 
 def test_rank_of_starting_options() -> None:
-    """Times outrank offsets, one time for all outranks times by queue; only the keyword `group` comes before them."""
+    """Times outrank offsets, and one time for all queues outranks times by queue; only `group` outranks times."""
     times = read_times('{"T":5}')
 
     by_group = StartSettings(GROUP, time_ms=1, times=times).requested
@@ -54,7 +54,7 @@ def test_rank_of_starting_options() -> None:
 
 
 def test_rank_of_ending_options() -> None:
-    """At the end, too, times outrank offsets; other queues are read to their latest offset."""
+    """For ends, times outrank offsets; queues that no option names are read to their latest offset."""
     requested = EndSettings(read_tree('{"T":{"a":{"0":5}}}'), time_ms=1).requested
 
     assert [layer.option for layer in requested.layers] == ["endingTimestamp", "startingOffsets"]

@@ -1,4 +1,4 @@
-"""Requested offsets resolve to an offset for each queue."""
+"""Requested offsets are resolved to an offset for each queue."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ EARLIEST, LATEST, GROUP = Keyword.EARLIEST, Keyword.LATEST, Keyword.GROUP
 
 
 def resolved(settings: StartSettings, source: KnownOffsets) -> Resolved:
-    """Return the resolved start of a new query."""
+    """Return what the requested starts of a new query resolve to."""
     return resolve_offsets(settings.requested, QUEUES, source.fetch_bounds(QUEUES), source)
 
 
 def start(settings: StartSettings, source: KnownOffsets) -> dict[MessageQueue, int]:
-    """Return the start positions of a new query, without loss."""
+    """Return the start positions of a new query; raise if one of them is a loss."""
     positions = resolved(settings, source).positions
     return settle_starts(positions, source.bounds, fail_on_data_loss=True).positions
 
 
 @pytest.mark.parametrize(("keyword", "offset"), [(EARLIEST, 10), (LATEST, 100)])
 def test_keywords(keyword: Keyword, offset: int) -> None:
-    """Every queue starts at its bound, after one request for all queues."""
+    """If `earliest` or `latest` is requested, every queue starts at that bound, after one request for all queues."""
     source = KnownOffsets()
 
     assert start(StartSettings(keyword), source) == dict.fromkeys(QUEUES, offset)
@@ -38,7 +38,7 @@ def test_keywords(keyword: Keyword, offset: int) -> None:
 
 
 def test_earliest_is_the_first_readable_message() -> None:
-    """Queues that start at their beginning, also by an early time, start at the first readable message and are open."""
+    """Queues that start at earliest, or at a time before their first message, start at the first readable message."""
     source = KnownOffsets(readable={A0: 15, U0: 100})
     times = read_times('{"T":{"a":{"0":0,"1":300}}}')
 
@@ -49,7 +49,7 @@ def test_earliest_is_the_first_readable_message() -> None:
 
 
 def test_an_empty_queue_has_no_first_message() -> None:
-    """An empty queue is not open, since nothing can be missing at its front."""
+    """If a queue is empty, no first readable message is searched, since none can be missing."""
     source = KnownOffsets(bounds=dict.fromkeys(QUEUES, QueueBounds(7, 7)))
 
     assert resolved(StartSettings(EARLIEST), source) == (dict.fromkeys(QUEUES, 7), (), {})
@@ -68,7 +68,7 @@ def test_an_empty_queue_has_no_first_message() -> None:
     ],
 )
 def test_of_retries_nothing_is_left_out(settings: StartSettings, alone: int, committed: int) -> None:
-    """Without an entry of its own the retry topic starts at the group's position, or else at its first message."""
+    """If no option names the retry topic, it starts at the group's position, or else at its first message."""
     wanted = replace(settings, retry_topic=U0.topic)
 
     assert start(wanted, KnownOffsets())[U0] == alone
@@ -76,20 +76,20 @@ def test_of_retries_nothing_is_left_out(settings: StartSettings, alone: int, com
 
 
 def test_json_then_default() -> None:
-    """Queues that the JSON leaves out take the default."""
+    """If JSON leaves out a queue, the queue starts at the default."""
     tree = read_tree('{"T":{"a":{"0":50,"1":-1}}}')
 
     assert start(StartSettings(tree, EARLIEST), KnownOffsets()) == {A0: 50, A1: 100, B0: 10, U0: 10}
 
 
 def test_left_out_without_default() -> None:
-    """Without a default the first queue left out is named."""
+    """If JSON leaves out queues and there is no default, the error names the first of them."""
     with pytest.raises(OptionError, match=r"T/b/0 \(2 such queues\); .*set startingOffsetsDefault"):
         start(StartSettings(read_tree('{"T":{"a":{"*":50}}}')), KnownOffsets())
 
 
 def test_group_then_time_then_default() -> None:
-    """A committed position outranks a time, 0 included; other queues start by time, as CONSUME_FROM_TIMESTAMP does."""
+    """With `group`, a committed position outranks a time, even position 0; queues without a position start by time."""
     source = KnownOffsets(bounds=dict.fromkeys(QUEUES, QueueBounds(0, 100)), committed={A0: 0, A1: 77})
 
     assert start(StartSettings(GROUP, time_ms=205), source) == {A0: 0, A1: 77, B0: 21, U0: 21}
@@ -97,7 +97,7 @@ def test_group_then_time_then_default() -> None:
 
 
 def test_group_sentinel_falls_through_to_the_default() -> None:
-    """A queue that asks for the group's position by JSON takes the default if there is none."""
+    """If JSON requests the group's position for a queue and there is none, the queue starts at the default."""
     tree = read_tree('{"T":{"*":{"*":-3}},"U":{"a":{"0":12}}}')
     source = KnownOffsets(committed={B0: 30})
 
@@ -105,7 +105,7 @@ def test_group_sentinel_falls_through_to_the_default() -> None:
 
 
 def test_time_by_queue_outranks_offsets() -> None:
-    """A queue with a time ignores its offset; one without keeps it."""
+    """If a queue has both a time and an offset, the time decides; a queue with an offset only starts at the offset."""
     times = read_times('{"T":{"a":{"0":300}}}')
     tree = read_tree('{"T":{"*":{"*":50}},"U":{"*":{"*":51}}}')
 
@@ -113,13 +113,13 @@ def test_time_by_queue_outranks_offsets() -> None:
 
 
 def test_time_before_the_first_message_means_the_first() -> None:
-    """A search by time is clamped to the queue's bounds."""
+    """If a time lies before the first message, the queue starts at its first message."""
     assert start(StartSettings(time_ms=0), KnownOffsets()) == dict.fromkeys(QUEUES, 10)
 
 
 @pytest.mark.parametrize("bounds", [QueueBounds(10, 100), QueueBounds(100, 100), QueueBounds(0, 0)])
 def test_no_message_that_young(bounds: QueueBounds) -> None:
-    """For a time after the last message, and in an empty queue, the strategy decides: latest or an error."""
+    """If no message is stored at or after the requested time, the strategy decides: the queue's end, or an error."""
     source = KnownOffsets(bounds=dict.fromkeys(QUEUES, bounds))
 
     assert start(StartSettings(time_ms=5000, if_too_young=LATEST), source) == dict.fromkeys(QUEUES, bounds.max_offset)
@@ -130,7 +130,7 @@ def test_no_message_that_young(bounds: QueueBounds) -> None:
 
 
 def test_options_that_have_no_say_are_told() -> None:
-    """An option that others outrank for every queue is reported; a default is not."""
+    """If other options outrank an option for every queue, its name is reported; that of a default is not."""
     settings = StartSettings(read_tree('{"T":{"a":{"0":50}}}'), time_ms=300)
     by_group = StartSettings(GROUP, EARLIEST)
     source = KnownOffsets(committed=dict.fromkeys(QUEUES, 20))
@@ -140,13 +140,13 @@ def test_options_that_have_no_say_are_told() -> None:
 
 
 def test_unknown_queue() -> None:
-    """JSON that names an unknown queue is refused before the source gets a request."""
+    """If JSON names an unknown queue, an error is raised before any request to the source."""
     with pytest.raises(OptionError, match="there is no queue 9"):
         start(StartSettings(read_tree('{"T":{"a":{"9":1}}}'), EARLIEST), KnownOffsets())
 
 
 def test_explicit_start_outside_what_is_there() -> None:
-    """Offsets outside the bounds are loss: fatal, or moved to the nearer bound with a warning."""
+    """If requested offsets lie outside the bounds, the query fails or they move to the nearer bound with a warning."""
     settings = StartSettings(read_tree('{"T":{"a":{"0":5,"1":101},"b":{"0":10}},"U":{"a":{"0":100}}}'))
     source = KnownOffsets()
 
@@ -159,7 +159,7 @@ def test_explicit_start_outside_what_is_there() -> None:
 
 
 def test_batch_between_times() -> None:
-    """A batch reads from the first message at or after the start to the first at or after the end."""
+    """A batch covers the messages from the first one at or after the start time up to the end time."""
     plan = resolve_batch(
         StartSettings(time_ms=200).requested,
         EndSettings(time_ms=299).requested,
@@ -172,7 +172,7 @@ def test_batch_between_times() -> None:
 
 
 def test_batch_end_by_queue() -> None:
-    """The end may be given per queue; other queues, and times past the last message, end at the latest offset."""
+    """If ends are requested by queue, other queues, and times after the last message, end at the latest offset."""
     ends = EndSettings(read_tree('{"T":{"a":{"0":40,"1":-1},"b":{"0":10}}}', "endingOffsets"))
 
     plan = resolve_batch(
@@ -191,17 +191,17 @@ def test_batch_end_by_queue() -> None:
 
 
 class LiveOffsets(KnownOffsets):
-    """A source whose group reads to the ends, so that each of its positions is later than the one before."""
+    """A source whose queues get ten more messages at each request for positions; the group has read all of them."""
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """Return the group's positions after ten more messages."""
+        """Add ten messages to each queue, and return the new ends as the group's positions."""
         self.bounds = {queue: at._replace(max_offset=at.max_offset + 10) for queue, at in self.bounds.items()}
         return {queue: self.bounds[queue].max_offset for queue in queues}
 
 
 @pytest.mark.parametrize("fatal", [True, False])
 def test_a_batch_that_begins_at_a_live_groups_position_finds_no_loss(fatal: bool) -> None:
-    """A group that reads on while brokers get requests causes no loss."""
+    """If the group reads on while its positions and the bounds are fetched, the batch finds no loss."""
     plan = resolve_batch(
         StartSettings(GROUP, EARLIEST).requested,
         EndSettings().requested,
@@ -214,7 +214,7 @@ def test_a_batch_that_begins_at_a_live_groups_position_finds_no_loss(fatal: bool
 
 
 def test_end_below_start() -> None:
-    """A requested end below the start is refused."""
+    """If the requested end lies below the start, an error is raised."""
     ends = EndSettings(read_tree('{"T":{"a":{"0":9}}}', "endingOffsets"))
 
     with pytest.raises(OptionError, match="endingOffsets: the end 9 of T/a/0 lies below its start 10"):
@@ -222,7 +222,7 @@ def test_end_below_start() -> None:
 
 
 def test_end_below_a_start_that_retention_moved() -> None:
-    """If retention took the whole range, the range is empty and a warning says so."""
+    """If retention deleted the whole requested range, the range is empty and there is a warning."""
     starts, ends = read_tree('{"T":{"a":{"0":0}}}'), read_tree('{"T":{"a":{"0":5}}}', "endingOffsets")
 
     plan = resolve_batch(
@@ -238,7 +238,7 @@ def test_end_below_a_start_that_retention_moved() -> None:
     [(500, -1, OffsetBeyondEnd), (50, 600, OffsetWentBack), (5, 50, OffsetBeforeEarliest)],
 )
 def test_batch_outside_what_is_there(start_offset: int, end_offset: int, error: type[Exception]) -> None:
-    """Each way to request offsets outside a queue has its own error."""
+    """Each way to request offsets outside a queue's bounds raises its own error."""
     starts = StartSettings(read_tree(f'{{"T":{{"a":{{"0":{start_offset}}}}}}}')).requested
     ends = EndSettings(read_tree(f'{{"T":{{"a":{{"0":{end_offset}}}}}}}', "endingOffsets")).requested
 

@@ -1,4 +1,4 @@
-"""JSON that users type is read strictly."""
+"""JSON that users type is parsed strictly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyspark_rocketmq.offsets.strict_json import is_integer, is_queue_id, parse_
     ],
 )
 def test_refusals(text: str, what: str) -> None:
-    """Text that is not standard JSON is refused, and a long text is cut."""
+    """If a text is not standard JSON, an error is raised that cuts a long text."""
     with pytest.raises(OptionError, match=what) as raised:
         parse_json(text, "assign")
 
@@ -31,14 +31,14 @@ def test_refusals(text: str, what: str) -> None:
 
 
 def test_booleans_are_no_integers() -> None:
-    """Neither JSON's true nor 1.0 counts as the integer 1."""
+    """Neither true nor 1.0 in JSON counts as the integer 1."""
     values = [1, True, 1.0, "1", None, 6]
 
     assert [value for value in values if is_integer(value, 0, 5)] == [1]
 
 
 def test_queue_ids() -> None:
-    """A queue id has one spelling."""
+    """A queue id is accepted in one spelling only: decimal, without a sign or leading zeros."""
     keys = ["0", "10", "2147483647", "2147483648", "01", "-1", "+1", "1.0", "", "٣", "*"]
 
     assert [key for key in keys if is_queue_id(key)] == ["0", "10", "2147483647"]

@@ -1,4 +1,4 @@
-"""Read the tables of the options' contract as rows."""
+"""Read the tables in the options' contract (`tests/golden/options-contract.md`) as rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONTRACT = (Path(__file__).parents[1] / "golden" / "options-contract.md").read_t
 
 
 class Row(NamedTuple):
-    """One option as the contract describes it."""
+    """One option as described in the contract."""
 
     name: str
     spellings: frozenset[str]
@@ -21,14 +21,14 @@ class Row(NamedTuple):
 
 
 def table(section: str) -> list[list[str]]:
-    """Return the cells of the first table below a heading of the contract."""
+    """Return the cells, row by row, of the first table after a heading of the contract."""
     text = re.split(rf"^#+ {re.escape(section)}", CONTRACT, flags=re.MULTILINE)[1]
     lines = re.findall(r"^\|(.*)\|$", re.split(r"^#+ ", text, flags=re.MULTILINE)[0], flags=re.MULTILINE)
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)] for line in lines[2:]]
 
 
 def option_rows() -> Iterator[Row]:
-    """Yield every option of section 3."""
+    """Yield a row for every option in section 3 of the contract."""
     for part in range(1, 10):
         for names, aliases, use, accepted, default, *_ in table(f"3.{part} "):
             mains = re.findall(r"`([^`]+)`(°?)", names)
@@ -38,7 +38,10 @@ def option_rows() -> Iterator[Row]:
 
 
 def _aliases_of(cell: str, count: int) -> list[set[str]]:
-    """Return the aliases of each option of a row: of all, of the `first:`, or one for each, perhaps shortened."""
+    """Return the aliases of each of the `count` options that a row of the contract lists, from its cell of aliases.
+
+    An alias that begins with a dot gets the part before the last dot of the first alias.
+    """
     found = re.findall(r"`([^`]+)`(°?)", cell)
     if count == 1:
         return [{alias for alias, _ in found} | {f"rocketmq.{alias}" for alias, mark in found if mark}]
@@ -48,5 +51,5 @@ def _aliases_of(cell: str, count: int) -> list[set[str]]:
 
 
 def plain(text: str) -> str:
-    """Return a cell without marks, code quotes and remarks in brackets."""
+    """Return the text of a cell without marks, code quotes and remarks in brackets."""
     return re.sub(r"\s+", " ", re.sub(r"\([^)]*\)|[†`]", "", text)).strip()

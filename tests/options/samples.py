@@ -1,4 +1,4 @@
-"""Read options in tests, with one telling value for each option that is built."""
+"""Parse options in tests, and hold one sample value for each implemented option."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_rocketmq.options import HelperOptions, ReaderOptions, parse_helper_
 
 NOW_S = 1_800_000_000.0
 LEAST = {"nameServer": "ns:9876", "subscribe": "orders"}
-"""The least that a read needs."""
+"""The options that every read needs."""
 
 ORDERLY = {"ordering": "queue", "consumerGroup": "spark-orders"}
 SHARED = {"groupMembership": "shared", "consumerGroup": "spark-orders"}
@@ -104,8 +104,10 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "consumerRooms": ('{"10.0.1.*": "east"}', {"allocateMessageQueueStrategy": "MACHINE_ROOM_NEARBY", **SHARED}),
     "strictOptions": ("warn", {}),
 }
-"""Main name → a value unlike the default, and the options without which it means nothing. `credentialsFile` needs a
-file and has tests of its own."""
+"""Main name → a value that differs from the default, and the other options that this option needs.
+
+`credentialsFile` needs a file and has tests of its own.
+"""
 
 ONE_OF_THREE = {"subscribe", "subscribePattern", "assign"}
 BATCH_ONLY = {"endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"}
@@ -113,38 +115,38 @@ HELPERS_ONLY = {"maxReconsumeTimes", "delayLevelWhenNextConsume"}
 
 
 def read(raw: Mapping[str, str], *, stream: bool | None = True) -> ReaderOptions:
-    """Return the settings of options, in a known environment at a known time."""
+    """Return the settings of a reader with these options, without environment variables and at a fixed time."""
     return parse_reader_options(raw, stream=stream, env={}, clock=lambda: NOW_S)
 
 
 def settings_of(main: str, raw: Mapping[str, str]) -> ReaderOptions | HelperOptions:
-    """Return the settings of options, in a use in which this option can be tried."""
+    """Return the settings from these options, in a read or a helper function, whichever accepts the option `main`."""
     if main in HELPERS_ONLY:
         return parse_helper_options(raw, env={}, clock=lambda: NOW_S)
     return read(raw, stream=main not in BATCH_ONLY)
 
 
 def read_least(stream: bool | None = True, /, **more: str) -> ReaderOptions:
-    """Return the settings of the least that a read needs, and of more options; `__` stands for a dot."""
+    """Return the settings of a read with the least options and these; in their names, `__` stands for a dot."""
     return read(LEAST | {name.replace("__", "."): text for name, text in more.items()}, stream=stream)
 
 
 def refusal_of(main: str, raw: Mapping[str, str]) -> OptionError:
-    """Return the error of options, in a use in which this option can be tried."""
+    """Return the error that these options raise in a read or a helper function, whichever accepts the option `main`."""
     with pytest.raises(OptionError) as caught:
         settings_of(main, raw)
     return caught.value
 
 
 def error_of(raw: Mapping[str, str], *, stream: bool | None = True) -> OptionError:
-    """Return the error of options."""
+    """Return the error that a read with these options raises."""
     with pytest.raises(OptionError) as caught:
         read(raw, stream=stream)
     return caught.value
 
 
 def raw_with(name: str, text: str, main: str = "") -> dict[str, str]:
-    """Return a read with one option, under any of its names, and the options that it needs."""
+    """Return the options of a read with one option, under any of its names, and the other options that it needs."""
     main = main or name
     replaced = {"subscribe"} if main in ONE_OF_THREE else {main}
     base = {given: value for given, value in LEAST.items() if given not in replaced}

@@ -1,4 +1,4 @@
-"""Options become the settings that the rooms below take."""
+"""Options become the settings of the rooms below."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.options.samples import LEAST, NOW_S, read, read_least
 
 
 def test_the_least_is_what_the_rooms_take_for_granted() -> None:
-    """Options and settings have the same defaults."""
+    """If only the required options are given, the settings equal the defaults of the settings classes."""
     cluster = ClusterSettings((Address("ns", 9876),), pause=Backoff(1.0, 1.0))
 
     expected = ReaderOptions(cluster, Selection(topics=("orders",)), StartSettings())
@@ -33,13 +33,13 @@ def test_the_least_is_what_the_rooms_take_for_granted() -> None:
 
 
 def test_a_batch_read_starts_at_the_beginning() -> None:
-    """A stream starts at the latest offsets by default, a batch read at the earliest."""
+    """Without options about the start, a stream starts at the latest offsets and a batch read at the earliest."""
     assert read_least(True).start.offsets is Keyword.LATEST
     assert read_least(False).start.offsets is Keyword.EARLIEST
 
 
 def test_network() -> None:
-    """Options of the network are read in milliseconds and become seconds."""
+    """Options of the network are given in milliseconds and become settings in seconds."""
     options = read_least(connectTimeoutMillis="1500", mqClientApiTimeout="2s", maxFrameSize="1m", useTLS="true")
 
     assert options.cluster.net == NetSettings(1.5, 2.0, max_frame_bytes=2**20, tls=TlsSettings())
@@ -47,7 +47,7 @@ def test_network() -> None:
 
 
 def test_tls() -> None:
-    """Options of TLS fill the trusted CAs, the client's certificate, and whether the server is verified."""
+    """Options of TLS set the trusted CAs, the client's certificate, and whether the server is verified."""
     paths = {"tlsTrustCertPath": "ca", "tlsClientCertPath": "c", "tlsClientKeyPath": "k"}
 
     options = read_least(useTLS="true", tlsAuthServer="false", tlsClientKeyPassword="hush", **paths)
@@ -56,7 +56,7 @@ def test_tls() -> None:
 
 
 def test_cluster() -> None:
-    """Options of the cluster fill name servers, waits, namespace and addresses."""
+    """Options of the cluster set name servers, waiting times, namespace and address map."""
     more = {"fetchOffset.numRetries": "7", "fetchOffset.retryIntervalMs": "0", "namespace": "NS"}
     addresses = '{"10.0.0.1:10911": "localhost:1", "*": "proxy:8080"}'
 
@@ -69,7 +69,7 @@ def test_cluster() -> None:
 
 
 def test_credentials_and_their_secrecy() -> None:
-    """Credentials reach the cluster's settings, and no text of them."""
+    """Credentials are set in the cluster's settings, but not shown in the text of the settings."""
     options = read_least(accessKey="AK", secretKey="hush1", securityToken="hush2")
 
     assert options.cluster.credentials == Credentials("AK", "hush1", "hush2")
@@ -77,7 +77,7 @@ def test_credentials_and_their_secrecy() -> None:
 
 
 def test_selection() -> None:
-    """A read selects topics, a pattern, or listed queues."""
+    """A read selects topics by name, by a pattern, or as listed queues."""
     pattern = read({"nameServer": "a:1", "subscribePattern": "o.*"}).selection
     listed = read({"nameServer": "a:1", "assign": '{"orders": {"b": [1]}}'}).selection
 
@@ -87,7 +87,7 @@ def test_selection() -> None:
 
 
 def test_filters() -> None:
-    """Tags go to the broker and to the decoder, which compares them as text; a condition goes to the broker."""
+    """Tags are sent to the broker and compared again by the decoder; an SQL condition is only sent to the broker."""
     tagged, by_sql, plain = read_least(tags="a || b"), read_least(sqlFilter="x > 1"), read_least(tags="*")
 
     assert (tagged.pull.subscription, tagged.content.tags) == (Subscription("a||b"), frozenset({"a", "b"}))
@@ -96,7 +96,7 @@ def test_filters() -> None:
 
 
 def test_start_and_end() -> None:
-    """Keywords, times and fallbacks fill the start and the end."""
+    """Keywords, times and fallbacks in options set the requested starts and ends."""
     more = {"startingOffsets": "group", "consumerGroup": "g", "startingTimestamp": "-2h"}
     start = read(LEAST | more | {"startingOffsetsByTimestampStrategy": "latest"}).start
     end = read(LEAST | {"endingTimestamp": "5"}, stream=False).end
@@ -107,7 +107,7 @@ def test_start_and_end() -> None:
 
 
 def test_batches() -> None:
-    """Options of batches fill caps, tasks and the strategy."""
+    """Options of batches set limits, the number of tasks and the allocation strategy."""
     more = {"maxOffsetsPerTrigger": "9", "maxOffsetsPerQueue": "8", "minOffsetsPerTrigger": "7"}
     options = read_least(
         maxTriggerDelay="30s", minPartitions="2", maxPartitions="3", maxRecordsPerPartition="4", **more
@@ -122,7 +122,7 @@ def test_batches() -> None:
 
 
 def test_pulling() -> None:
-    """Options of pulling fill sizes, limits and pauses."""
+    """Options of pulling set batch sizes, limits and pauses."""
     options = read_least(pullTimeDelayMillsWhenException="40s", readFrom="master", ordering="queue", pullInterval="5")
 
     assert options.pull.failure_pause == Backoff(40.0, 40.0)
@@ -130,7 +130,7 @@ def test_pulling() -> None:
 
 
 def test_limits_for_a_topic_are_shared_by_its_queues() -> None:
-    """A task divides a topic's limit among its queues, at least 1 each; else the limit per queue holds."""
+    """A limit for a topic is divided among its queues, at least 1 each; without one, the limit per queue is used."""
     shared = read_least(pullThresholdForTopic="10", pullThresholdSizeForTopic="2g").pull
 
     assert shared.for_queues(4).limits == (2, 512, 2000)
@@ -139,7 +139,7 @@ def test_limits_for_a_topic_are_shared_by_its_queues() -> None:
 
 
 def test_rows() -> None:
-    """Columns come from the layout or from the user's list, with their formats."""
+    """The columns are those that the user listed, else those of the layout; options set the formats of their values."""
     kafka = read_least(rowLayout="kafka", includeHeaders="true")
     chosen = read_least(columns="BODY, keys", mode="dropmalformed", includeSystemProperties="true")
 
@@ -160,21 +160,21 @@ def test_rows() -> None:
     ],
 )
 def test_commits(raw: dict[str, str], commit: CommitSettings) -> None:
-    """A stream commits for a group of its own unless told not to; a batch read never commits."""
+    """A stream with a group of its own commits positions unless told not to; a batch read never does."""
     assert read(LEAST | raw).commit == commit
     assert read(LEAST | raw).pull.group == raw.get("consumerGroup", "TOOLS_CONSUMER")
     assert read_least(False, consumerGroup="g").commit == CommitSettings()
 
 
 def test_options_travel() -> None:
-    """Executors get the same settings that the driver planned with."""
+    """Settings are equal after pickling, so that executors use the same ones as the driver."""
     options = read_least(tags="a,b", startingOffsets='{"orders": {"b": {"0": 5}}}', namespace="NS")
 
     assert pickle.loads(pickle.dumps(options)) == options
 
 
 def test_a_member_begins_where_its_group_stands() -> None:
-    """A member starts at the group's position, else at the beginning unless told otherwise, and reads retries."""
+    """A group member starts at the group's position, else at earliest or as the user says, and reads retries."""
     options = read_least(consumerGroup="g", groupMembership="shared")
 
     assert (options.start.offsets, options.start.default) == (Keyword.GROUP, Keyword.EARLIEST)
@@ -184,7 +184,7 @@ def test_a_member_begins_where_its_group_stands() -> None:
 
 
 def test_a_members_strategy_divides_queues_among_members() -> None:
-    """The strategy assigns queues to members; a member's own queues go to slots in blocks."""
+    """In a group member, the strategy assigns queues to members; the member's queues go to task slots in blocks."""
     more = {"allocateMessageQueueStrategy": "AVG_BY_CIRCLE", "consumerGroup": "g", "groupMembership": "shared"}
     options = read_least(**more, rebalanceInterval="5s", heartbeatBrokerInterval="10s")
 
@@ -194,7 +194,7 @@ def test_a_members_strategy_divides_queues_among_members() -> None:
 
 
 def test_a_member_that_reads_in_order_locks() -> None:
-    """A member that reads in order locks its queues unless told not to."""
+    """A group member that reads in order locks its queues at brokers unless told not to."""
     more = {"consumerGroup": "g", "groupMembership": "shared", "ordering": "queue"}
 
     assert read_least(**more).locks == LockSettings(20.0, 30.0)

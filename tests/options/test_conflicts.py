@@ -1,4 +1,4 @@
-"""Options that contradict each other, or mean nothing alone, are errors that name both."""
+"""If options contradict each other, or one needs another that is missing, the error names both."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ STREAM: list[tuple[str, dict[str, str], str]] = [
 
 @pytest.mark.parametrize(("option", "raw", "other"), STREAM)
 def test_what_contradicts_itself(option: str, raw: dict[str, str], other: str) -> None:
-    """A conflict is found in any order of the options, in a read and before the use is known."""
+    """If two options conflict, their order does not matter, and the conflict is found even before the use is known."""
     forward, backward = LEAST | raw, dict(reversed((LEAST | raw).items()))
 
     errors = [error_of(each, stream=stream) for each in (forward, backward) for stream in (True, None)]
@@ -114,7 +114,7 @@ def test_what_contradicts_itself(option: str, raw: dict[str, str], other: str) -
 
 
 def test_pattern_and_assign() -> None:
-    """The third pair of subscribe, subscribePattern and assign is a conflict, too."""
+    """If both `subscribePattern` and `assign` are given, an error is raised."""
     error = error_of({"nameServer": "a:1", "subscribePattern": "x", "assign": '{"orders": "*"}'})
 
     assert error.code == "OPTION_CONFLICT" and "exactly one of subscribe, subscribePattern and assign" in str(error)
@@ -122,7 +122,7 @@ def test_pattern_and_assign() -> None:
 
 @pytest.mark.parametrize(("strategy", "option"), [("CONFIG", "messageQueueList"), ("MACHINE_ROOM", "machineRooms")])
 def test_what_a_strategy_requires(strategy: str, option: str) -> None:
-    """A strategy that needs a list is refused without it."""
+    """If a strategy needs a list that is not given, the strategy is refused."""
     error = error_of(LEAST | {"allocateMessageQueueStrategy": strategy})
 
     assert (error.option, error.code) == (option, "OPTION_MISSING") and strategy in str(error)
@@ -141,7 +141,7 @@ def test_what_a_strategy_requires(strategy: str, option: str) -> None:
     ],
 )
 def test_a_batch_read_does_not_start_at_the_end(option: str, raw: dict[str, str]) -> None:
-    """A batch read that starts at the latest offset is refused; a stream may start there."""
+    """If a batch read starts at the latest offset, it is refused; a stream may start there."""
     error = error_of(LEAST | raw, stream=False)
 
     assert (error.option, error.code) == (option, "OPTION_VALUE") and "latest" in str(error)
@@ -149,7 +149,7 @@ def test_a_batch_read_does_not_start_at_the_end(option: str, raw: dict[str, str]
 
 
 def test_retries_are_a_groups() -> None:
-    """Reading the retry topic needs a group; not reading it needs none."""
+    """If the retry topic shall be read, a group must be given; if it shall not be read, no group is needed."""
     error = error_of(LEAST | {"readRetryTopic": "true"})
 
     assert (error.option, error.code) == ("readRetryTopic", "OPTION_MISSING") and "consumerGroup" in str(error)
@@ -157,7 +157,7 @@ def test_retries_are_a_groups() -> None:
 
 
 def test_headers_belong_to_the_kafka_layout() -> None:
-    """The option `includeHeaders` is refused for the layout `rocketmq`, which has the properties."""
+    """With the layout `rocketmq`, the option `includeHeaders` is refused."""
     error = error_of(LEAST | {"includeHeaders": "true"})
 
     assert (error.option, error.code) == ("includeHeaders", "OPTION_SCOPE")
@@ -165,7 +165,7 @@ def test_headers_belong_to_the_kafka_layout() -> None:
 
 
 def test_a_server_is_needed() -> None:
-    """Options without a name server are refused, also before the use is known."""
+    """If no name server is given, the options are refused, even before it is known whether they are for a read."""
     error = error_of({"subscribe": "orders"}, stream=None)
 
     assert error.code == "OPTION_MISSING" and "nameServer (host:9876)" in str(error)
@@ -173,7 +173,7 @@ def test_a_server_is_needed() -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_something_must_be_read(stream: bool) -> None:
-    """A read needs topics; before the use is known they may be missing, for a sink needs none."""
+    """If a read selects no topics, it is refused; while the use is unknown it is not, since a write needs no topics."""
     error = error_of({"nameServer": "a:1"}, stream=stream)
 
     assert error.code == "OPTION_MISSING" and "exactly one of subscribe, subscribePattern and assign" in str(error)
@@ -182,19 +182,19 @@ def test_something_must_be_read(stream: bool) -> None:
 
 
 def test_defaults_contradict_nobody() -> None:
-    """Rules test what was given: a tight limit alone is fine, whatever the default of its counterpart."""
+    """If a given limit contradicts only the default of another option, it is accepted."""
     assert read(LEAST | {"minOffsetsPerTrigger": "1", "maxOffsetsPerTrigger": "1", "ordering": "queue"})
     assert read(LEAST | {"consumerGroup": "TOOLS_CONSUMER"}).commit.group is None
 
 
 def test_every_rule_has_advice() -> None:
-    """Every rule has an error, an advice and a documented code."""
+    """Every rule has an error text, an advice and a documented code."""
     assert [rule.option.name for rule in RULES if not (rule.what and rule.advice)] == []
 
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_instance_needs_something_that_bears_its_name(stream: bool) -> None:
-    """A name of the client has no effect on a read without client id; writes are not judged before the use is known."""
+    """If a read has no client id, options that name the client are refused; before the use is known they are not."""
     error = error_of(LEAST | {"instanceName": "one"}, stream=stream)
 
     assert error.code == "OPTION_CONFLICT" and "bears a client id" in str(error)
@@ -203,7 +203,7 @@ def test_an_instance_needs_something_that_bears_its_name(stream: bool) -> None:
 
 @pytest.mark.parametrize("which", [{"assign": '{"orders": "*"}'}, {"subscribePattern": "ord.*"}])
 def test_a_member_subscribes_topics_by_name(which: dict[str, str]) -> None:
-    """A member of a group lists topics by name: the group assigns queues, and all members name the same topics."""
+    """If a group member selects topics by pattern or lists queues, it is refused: members must name the same topics."""
     error = error_of({"nameServer": "a:1", **SHARED, **which})
 
     assert (error.option, error.code) == (next(iter(which)), "OPTION_CONFLICT")
@@ -211,12 +211,12 @@ def test_a_member_subscribes_topics_by_name(which: dict[str, str]) -> None:
 
 
 def test_a_batch_read_is_no_member() -> None:
-    """A batch read is refused as a member of a group."""
+    """If a batch read is to be a group member, it is refused."""
     assert error_of(LEAST | SHARED, stream=False).code == "OPTION_SCOPE"
 
 
 def test_rooms_of_members_are_needed_where_rooms_divide() -> None:
-    """The rooms of members are required where the strategy assigns queues by room."""
+    """If members use MACHINE_ROOM_NEARBY, the option with the rooms of members is required."""
     error = error_of(LEAST | SHARED | NEARBY)
 
     assert (error.option, error.code) == ("consumerRooms", "OPTION_MISSING")

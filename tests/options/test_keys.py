@@ -1,4 +1,4 @@
-"""Typing errors fail with the name that was meant; other unknown names are logged."""
+"""If a key is misspelt, the error holds the name that was meant; other unknown keys are only logged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORDS = st.text("abc", max_size=6)
     ],
 )
 def test_a_near_miss_names_what_was_meant(key: str, meant: str) -> None:
-    """A name with a wrong prefix, separator or order of letters fails with the name that was meant."""
+    """If a key has a wrong prefix, separator or order of letters, the error holds the name that was meant."""
     error = error_of(LEAST | {key: "1"})
 
     assert error.code == "OPTION_UNKNOWN"
@@ -40,12 +40,12 @@ def test_a_near_miss_names_what_was_meant(key: str, meant: str) -> None:
 
 @pytest.mark.parametrize("key", ["header", "mergeSchema", "tax", "modes2", "ctx.notebook", "checkpointLocation"])
 def test_foreign_names_pass(key: str) -> None:
-    """Short names must be closer to an option's name to count as typing errors."""
+    """If an unknown key is not similar to an option's name, it is ignored; short keys must be more similar."""
     assert read(LEAST | {key: "1"}) == read(LEAST)
 
 
 def test_foreign_names_are_warned_about_once_the_use_is_known(caplog: pytest.LogCaptureFixture) -> None:
-    """One warning names the option, and not its value."""
+    """If the use is known, one warning names an unknown key without its value; before, nothing is logged."""
     read(LEAST | {"theirPassword": "hush"}, stream=None)
     assert caplog.messages == []
 
@@ -55,14 +55,14 @@ def test_foreign_names_are_warned_about_once_the_use_is_known(caplog: pytest.Log
 
 
 def test_all_fails_on_foreign_names() -> None:
-    """With `strictOptions=all` every unknown name is an error."""
+    """With `strictOptions=all` every unknown key raises an error."""
     error = error_of(LEAST | {"header": "hush", "strictOptions": "all"})
 
     assert error.code == "OPTION_UNKNOWN" and "header = '***'" in str(error)
 
 
 def test_warn_fails_on_no_unknown_name(caplog: pytest.LogCaptureFixture) -> None:
-    """With `strictOptions=warn` near misses and unknown prefixes are only logged."""
+    """With `strictOptions=warn` misspelt keys and unknown keys with a prefix of this source are only logged."""
     lenient = LEAST | {"strictOptions": "warn"}
 
     assert read(lenient | {"subscrbe": "x", "rocketmq.x": "1"}) == read(LEAST)
@@ -71,7 +71,7 @@ def test_warn_fails_on_no_unknown_name(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_a_misspelt_secret_is_not_shown() -> None:
-    """The value of a misspelt secret is not shown."""
+    """If the key of a secret is misspelt, the error does not show the value."""
     text = str(error_of(LEAST | {"secretKye": "hush"}))
 
     assert "secretKye = '***'" in text and "secretKey" in text
@@ -83,13 +83,13 @@ def test_a_misspelt_secret_is_not_shown() -> None:
     [("", "abc", 3), ("abc", "abc", 0), ("abc", "acb", 1), ("abc", "xbc", 1), ("abc", "ac", 1), ("ca", "abc", 3)],
 )
 def test_edit_distance(first: str, second: str, distance: int) -> None:
-    """A swap of neighbours is one step."""
+    """Two neighbouring letters that are swapped count as one step of the edit distance."""
     assert edit_distance(first, second) == distance
 
 
 @given(WORDS, WORDS)
 def test_edit_distance_is_symmetric_and_bounded(first: str, second: str) -> None:
-    """The distance lies between the difference of the lengths and the longer length."""
+    """The edit distance is symmetric, and lies between the difference of the two lengths and the greater length."""
     distance = edit_distance(first, second)
 
     assert distance == edit_distance(second, first)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_is_up_to_date() -> None:
-    """The generated page equals docs/options.md."""
+    """The page generated from the options equals docs/options.md."""
     command = [sys.executable, "tools/generate_options_page.py", "--check"]
 
     assert subprocess.run(command, cwd=ROOT, timeout=60, check=False).returncode == 0
@@ -26,7 +26,7 @@ def test_the_page_is_up_to_date() -> None:
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_every_option_is_explained(option: Option[Any]) -> None:
-    """Every option has a meaning, and its default if it is built."""
+    """Every option has a description, and if it is implemented also a default."""
     row = next(line for line in render_page().splitlines() if line.startswith(f"| `{option.name}`"))
 
     assert option.meaning
@@ -34,7 +34,7 @@ def test_every_option_is_explained(option: Option[Any]) -> None:
 
 
 def test_tables_keep_their_shape() -> None:
-    """Within a table all rows have as many columns as its head."""
+    """In each table of the page, all rows have as many columns as the heading."""
     counts = [line.replace("\\|", "").count("|") if line.startswith("|") else 0 for line in render_page().splitlines()]
 
     assert all(a == b or 0 in (a, b) for a, b in pairwise(counts))

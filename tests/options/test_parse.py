@@ -1,4 +1,4 @@
-"""Options are checked as soon as their use is known, and come from the user before the environment."""
+"""Options are checked as soon as their use is known; the user's options outrank the environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCOPED = [
 
 @pytest.mark.parametrize(("name", "stream"), SCOPED)
 def test_options_of_another_use(name: str, stream: bool) -> None:
-    """An option of another use is refused once the use is known, with the use that it belongs to."""
+    """If an option does not apply to this use, the error names the uses to which it applies."""
     raw = raw_with(name, SAMPLES[name][0])
 
     error = error_of(raw, stream=stream)
@@ -33,13 +33,13 @@ def test_options_of_another_use(name: str, stream: bool) -> None:
 
 
 def test_the_end_of_a_stream() -> None:
-    """The refusal of an end in a stream names the trigger availableNow."""
+    """If a stream gets an option about the end, the error names the trigger availableNow."""
     assert "availableNow" in str(error_of(LEAST | {"endingOffsets": "latest"}))
 
 
 @pytest.mark.parametrize(("name", "text"), [("topic", "a b"), ("ordering", "key")])
 def test_names_that_mean_two_things(name: str, text: str) -> None:
-    """A name with two meanings is checked only when the use is known."""
+    """If reads and writes have different options of one name, the value is checked only when the use is known."""
     raw = {"nameServer": "a:1", name: text}
 
     assert read(raw, stream=None).selection.topics == ()
@@ -47,9 +47,9 @@ def test_names_that_mean_two_things(name: str, text: str) -> None:
 
 
 def test_two_names_of_one_option() -> None:
-    """Two names of one option may say the same in different spellings.
+    """If two names of one option are given with equal values, spelled in two ways, they are accepted.
 
-    Different values are a conflict of both names.
+    If the values differ, the error names both.
     """
     assert read(LEAST | {"pullTimeoutMs": "20s", "consumerPullTimeoutMillis": "20000"}).pull.pull_timeout_s == 20.0
     assert read(LEAST | {"topics": "orders", "topic": " orders"}) == read(LEAST)
@@ -60,12 +60,12 @@ def test_two_names_of_one_option() -> None:
 
 
 def test_one_name_in_two_cases() -> None:
-    """Two spellings of one name in different case are one option."""
+    """If a key is given in another case, it means the same option."""
     assert error_of(LEAST | {"SUBSCRIBE": "other"}).code == "OPTION_CONFLICT"
 
 
 def test_the_environment_names_the_servers() -> None:
-    """An option outranks the environment, whose errors have the variable's name."""
+    """A name server given as an option outranks the environment variable; errors about the variable name it."""
     env = {"NAMESRV_ADDR": "a:1;b:2"}
 
     found = parse_reader_options({"subscribe": "orders"}, stream=True, env=env)
@@ -78,7 +78,7 @@ def test_the_environment_names_the_servers() -> None:
 
 @pytest.mark.parametrize("name", ["accessKey", "secretKey", "securityToken", "tlsClientKeyPassword"])
 def test_errors_hide_secrets(name: str) -> None:
-    """A secret is shown in no error, neither of a missing companion nor of a second name."""
+    """No error shows a secret, neither if a companion option is missing nor if two names of the option differ."""
     alone = error_of(LEAST | {name: "hush"})
     two = {name.upper(): "hush1", name: "hush2"}
 
@@ -87,7 +87,7 @@ def test_errors_hide_secrets(name: str) -> None:
 
 
 def test_helpers_take_a_readers_options() -> None:
-    """Helpers ignore options of other uses, also those that would contradict each other."""
+    """A helper function ignores the options of readers and writers, also if they contradict each other."""
     raw = {**raw_with("endingOffsets", "latest"), "consumerGroup": "g", "commitOffsets": "batch", "useTLS": "true"}
 
     found = parse_helper_options(raw, env={})
@@ -97,7 +97,7 @@ def test_helpers_take_a_readers_options() -> None:
 
 
 def test_helpers_refuse_what_readers_refuse() -> None:
-    """Helpers refuse unknown, refused and planned names as readers do."""
+    """A helper function refuses unknown, refused and planned options as a reader does."""
     for name, code in [("nameServr", "UNKNOWN"), ("numTasks", "REFUSED"), ("endpoints", "REFUSED")]:
         with pytest.raises(OptionError, match=f"OPTION_{code}"):
             parse_helper_options(LEAST | {name: "1"}, env={})

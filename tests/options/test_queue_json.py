@@ -1,4 +1,4 @@
-"""JSON that names queues is read with all its levels, or refused with its place."""
+"""JSON that names queues is read with all its levels; an error names the topic, broker and id with the wrong value."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ EARLIEST, LATEST, GROUP = Keyword.EARLIEST, Keyword.LATEST, Keyword.GROUP
 
 @pytest.mark.parametrize(("text", "keyword"), [("earliest", EARLIEST), (" Latest ", LATEST), ("GROUP", GROUP)])
 def test_keywords(text: str, keyword: Keyword) -> None:
-    """Keywords are read in any case."""
+    """Keywords such as `earliest` are read in any case."""
     assert read_offsets(OptionText("startingOffsets", text)) is keyword
 
 
 def test_sentinels() -> None:
-    """The numbers -2, -1 and -3 stand for the keywords, and numbers from 0 for offsets."""
+    """In JSON, -2, -1 and -3 mean the keywords earliest, latest and group, and numbers from 0 are offsets."""
     parsed = read_tree('{"T":{"a":{"0":-2,"1":-1},"b":{"0":-3}},"U":{"a":{"0":9223372036854775807}}}')
 
     assert [parsed.target(queue) for queue in QUEUES] == [EARLIEST, LATEST, GROUP, 2**63 - 1]
@@ -47,7 +47,7 @@ def test_sentinels() -> None:
     ],
 )
 def test_refused_offsets(text: str, what: str) -> None:
-    """Each wrong value is refused with its place and with what is accepted."""
+    """If JSON of offsets is wrong, the error says where and what is accepted."""
     with pytest.raises(OptionError, match=what) as raised:
         read_offsets(OptionText("startingOffsets", text))
 
@@ -55,7 +55,7 @@ def test_refused_offsets(text: str, what: str) -> None:
 
 
 def test_two_levels_are_answered_with_three() -> None:
-    """Offsets in Kafka's two levels are refused; the text repeats them with the broker level added."""
+    """If offsets have Kafka's two levels, the error repeats them with `*` added as the broker."""
     with pytest.raises(OptionError) as raised:
         read_offsets(OptionText("startingOffsets", '{"T":{"0":5,"1":-2},"U":{"a":{"0":7}}}'))
 
@@ -64,14 +64,14 @@ def test_two_levels_are_answered_with_three() -> None:
 
 @pytest.mark.parametrize("text", ["earliest", "group", '{"T":{"a":{"0":-2}}}', '{"T":{"a":{"0":-3}}}'])
 def test_an_end_is_latest_or_an_offset(text: str) -> None:
-    """The accepted keywords can be narrowed, in words and as numbers."""
+    """If only `latest` is accepted, other keywords are refused, as words and as numbers."""
     with pytest.raises(OptionError, match="endingOffsets"):
         read_offsets(OptionText("endingOffsets", text), [LATEST])
     assert read_offsets(OptionText("endingOffsets", "latest"), [LATEST]) is LATEST
 
 
 def test_times_by_topic_and_by_queue() -> None:
-    """A topic has one time, or one per queue, as a number or as text."""
+    """JSON sets one time for a topic or one for each queue, as a number or as text."""
     parsed = read_times(OptionText("x", '{"U":"-1s","T":{"a":{"0":"1970-01-01T00:00:05Z","1":7}}}', 9000))
 
     assert [parsed.target(queue) for queue in QUEUES] == [AtTime(5000), AtTime(7), None, AtTime(8000)]
@@ -79,7 +79,7 @@ def test_times_by_topic_and_by_queue() -> None:
 
 @pytest.mark.parametrize("text", ['{"T":-1}', '{"T":1.5}', '{"T":true}', '{"T":"soon"}', '{"T":{"0":5}}', "5"])
 def test_refused_times(text: str) -> None:
-    """Sentinels, fractions and two levels are no times."""
+    """Negative numbers, fractions and JSON in two levels are refused as times."""
     with pytest.raises(OptionError, match="startingOffsetsByTimestamp"):
         read_times(OptionText("startingOffsetsByTimestamp", text))
 
@@ -103,13 +103,13 @@ def test_refused_times(text: str) -> None:
     ],
 )
 def test_refused_assignments(text: str) -> None:
-    """JSON of another shape is refused."""
+    """If the JSON of `assign` has another shape, it is refused."""
     with pytest.raises(OptionError, match=r"\[OPTION_VALUE\] assign = "):
         read_assignment(OptionText("assign", text))
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "[1]"])
 def test_no_array_of_slots(text: str) -> None:
-    """Slots are a non-empty array of objects."""
+    """If the JSON of `messageQueueList` is not a non-empty array of objects, it is refused."""
     with pytest.raises(OptionError, match="messageQueueList"):
         read_queue_lists(OptionText("messageQueueList", text))

@@ -1,4 +1,4 @@
-"""Names of other products are refused, and the error names what replaces them."""
+"""If an option of another product is given, the error names what replaces it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = [(name.replace("*", "x"), advice) for names, advice in REFUSED.items() f
 
 @pytest.mark.parametrize(("name", "advice"), NAMES)
 def test_a_refused_name_names_its_replacement(name: str, advice: str) -> None:
-    """A refused name is an error with its replacement in every use, whatever its value."""
+    """A refused name raises an error with its replacement, in every use and for any value."""
     for stream in (True, False, None):
         error = error_of(LEAST | {name: "some value"}, stream=stream)
 
@@ -23,7 +23,7 @@ def test_a_refused_name_names_its_replacement(name: str, advice: str) -> None:
 
 @pytest.mark.parametrize("name", ["autoCommit", "consumeTimeout", "numTasks"])
 def test_also_with_prefix_and_in_any_case(name: str) -> None:
-    """A refused name is refused with `rocketmq.` before it, and in any case."""
+    """A refused name is refused with `rocketmq.` before it, too, and in any case."""
     assert error_of(LEAST | {f"rocketmq.{name}".upper(): "1"}).code == "OPTION_REFUSED"
 
 
@@ -36,19 +36,19 @@ def test_also_with_prefix_and_in_any_case(name: str) -> None:
     ],
 )
 def test_where_to_start_is_translated(value: str, ours: str) -> None:
-    """A value of `consumeFromWhere` becomes the options that mean the same."""
+    """If `consumeFromWhere` is given, the error names the options that mean the same as its value."""
     assert str(error_of(LEAST | {"consumeFromWhere": value})).endswith(f"= '{value}': not taken; {ours}")
 
 
 def test_an_unknown_word_is_told_all_three() -> None:
-    """An unknown value of `consumeFromWhere` is answered with all three replacements."""
+    """If `consumeFromWhere` has an unknown value, the error names all three replacements."""
     text = str(error_of(LEAST | {"consumeFromWhere": "somewhere"}))
 
     assert all(ours in text for ours in ("=latest", "=earliest", "startingTimestamp"))
 
 
 def test_a_clock_reading_becomes_iso_with_a_zone_to_fill_in() -> None:
-    """A value of `consumeTimestamp` becomes ISO-8601 with a time zone to fill in."""
+    """If `consumeTimestamp` is given, the error shows its value as ISO-8601, to be completed by a time zone."""
     text = str(error_of(LEAST | {"consumeTimestamp": "20260131083000"}))
 
     assert "startingTimestamp=2026-01-31T08:30:00<zone>" in text and "2026-01-31T08:30:00Z" in text
@@ -63,5 +63,5 @@ def test_no_refused_name_is_an_option() -> None:
 
 
 def test_other_names_are_not_refused() -> None:
-    """Kafka's own options without the prefix are not refused."""
+    """If an option of Kafka is given without the prefix `kafka.`, it is not refused."""
     assert find_refusal("consumeFrom", "x") is None and find_refusal("kafkaConsumer.x", "x") is None

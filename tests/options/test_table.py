@@ -1,4 +1,4 @@
-"""Every option has an effect, under each of its names."""
+"""Every option has an effect under each of its names."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ NEEDED_BY_COMPANIONS = {
     "messageQueueList",
     "consumerRooms",
 }
-"""Their companions would not stand alone."""
+"""Options that their companions need: the companions cannot be given without them."""
 ALIASES = [(alias, option.name) for option in BUILT for alias in option.spellings[1:]]
 
 
 def test_every_built_option_has_a_sample() -> None:
-    """The tests below cover every option that is built."""
+    """There is a sample for every implemented option, so that the tests below cover all of them."""
     assert SAMPLES.keys() | {"credentialsFile"} == {option.name for option in BUILT}
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES.keys() - WITHOUT_SETTING))
 def test_an_option_changes_the_settings(name: str) -> None:
-    """Every option changes the settings."""
+    """If an implemented option is given, the settings differ from those without it."""
     companions = {} if name in NEEDED_BY_COMPANIONS else SAMPLES[name][1]
 
     with_it = settings_of(name, raw_with(name, SAMPLES[name][0]))
@@ -46,7 +46,7 @@ def test_an_option_changes_the_settings(name: str) -> None:
 
 @pytest.mark.parametrize(("alias", "name"), ALIASES)
 def test_an_alias_means_its_main_name(alias: str, name: str) -> None:
-    """An alias gives the same settings as the main name."""
+    """If an option is given under an alias, the settings are the same as under its main name."""
     text = SAMPLES[name][0]
 
     assert settings_of(name, raw_with(alias, text, name)) == settings_of(name, raw_with(name, text))
@@ -55,7 +55,7 @@ def test_an_alias_means_its_main_name(alias: str, name: str) -> None:
 @pytest.mark.parametrize("change", [str.upper, str.lower, str.swapcase])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_case_of_names_does_not_matter(name: str, change: Callable[[str], str]) -> None:
-    """Names in any case give the same settings: Spark hands names over in lower case, helpers as written."""
+    """If names are in another case, the settings are the same: Spark passes lower case, helpers keep the case."""
     text = SAMPLES[name][0]
 
     changed = {change(key): value for key, value in raw_with(name, text).items()}
@@ -65,7 +65,7 @@ def test_case_of_names_does_not_matter(name: str, change: Callable[[str], str]) 
 
 @pytest.mark.parametrize("option", PLANNED, ids=lambda option: option.name)
 def test_planned_options_are_refused(option: Option[Any]) -> None:
-    """An option that is only planned is refused in every use."""
+    """If an option is planned but not implemented, it is refused in every use."""
     for stream in (True, False, None):
         error = error_of(LEAST | {option.name: "1"}, stream=stream)
 
@@ -75,7 +75,7 @@ def test_planned_options_are_refused(option: Option[Any]) -> None:
 
 @pytest.mark.parametrize("option", [option for option in BUILT if option.default], ids=lambda option: option.name)
 def test_a_default_is_a_value_like_others(option: Option[Any]) -> None:
-    """Giving the default changes nothing, so the page tells the truth about it."""
+    """If an option's default is given, the settings do not change, so the defaults on the page are true."""
     name, default = option.name, option.default
     raw = {**LEAST, **SAMPLES[name][1]}
 
@@ -83,7 +83,7 @@ def test_a_default_is_a_value_like_others(option: Option[Any]) -> None:
 
 
 def test_names_are_unique() -> None:
-    """Each name means one option, except two names that reads and writes share."""
+    """No name belongs to two options, except for two names that mean different options of reads and writes."""
     names = [spelling.lower() for option in OPTIONS for spelling in option.spellings]
     shared = {name for name in names if names.count(name) > 1}
 
@@ -92,7 +92,7 @@ def test_names_are_unique() -> None:
 
 
 def test_importing_options_is_cheap() -> None:
-    """Importing options imports neither pyspark nor Arrow: the driver does it for every query."""
+    """If the options are imported, neither pyspark nor Arrow is, so that the import takes little time."""
     code = "import sys, pyspark_rocketmq.options; print(*sys.modules)"
 
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

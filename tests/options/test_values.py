@@ -1,4 +1,4 @@
-"""Every option says what it accepts, and refuses everything else with an option error."""
+"""Every option says which texts it accepts, and refuses any other text with an `OptionError`."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ ANY_TEXT = {"sqlFilter", "accessKey", "secretKey", "securityToken", "namespace"}
 
 
 def test_every_option_with_a_rule_is_tried() -> None:
-    """The cases below cover every option that does not take any text."""
+    """There are cases below for every option that does not accept any text."""
     assert {name for name, _, _ in WRONG} | ANY_TEXT == SAMPLES.keys()
 
 
 @pytest.mark.parametrize(("name", "text", "accepted"), WRONG)
 def test_a_wrong_value_is_told_what_is_right(name: str, text: str, accepted: str) -> None:
-    """The error has the code, the option as written, the value, and the accepted range or words."""
+    """If a value is wrong, the error holds the code, the option as written, the value, and what is accepted."""
     error = refusal_of(name, raw_with(name, text))
 
     assert (error.option, error.code) == (name, "OPTION_VALUE")
@@ -132,7 +132,7 @@ def test_a_wrong_value_is_told_what_is_right(name: str, text: str, accepted: str
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("text", ["", "  "])
 def test_blank_values_are_refused(name: str, text: str) -> None:
-    """A blank value is refused and does not mean the default."""
+    """If a value is blank, it is refused and does not mean the default."""
     error = refusal_of(name, raw_with(name, text))
 
     assert error.code == "OPTION_VALUE" and "blank" in str(error)
@@ -140,7 +140,7 @@ def test_blank_values_are_refused(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_values_are_trimmed(name: str) -> None:
-    """Blanks around a value do not count."""
+    """If a value has blanks around it, they are ignored."""
     text = SAMPLES[name][0]
 
     assert settings_of(name, raw_with(name, f"  {text}\t")) == settings_of(name, raw_with(name, text))
@@ -167,7 +167,7 @@ GARBAGE = (
 @example("subscribePattern", "[[a]", True)
 @example("startingTimestamp", "0001-01-01T00:00:00+23:59", True)
 def test_any_value_is_read_or_refused(name: str, text: str, stream: bool) -> None:
-    """Any text gives settings, or an `OptionError` that names an option."""
+    """Any text of an option either gives settings or raises an `OptionError` that names an option."""
     try:
         assert read(raw_with(name, text), stream=stream)
     except OptionError as error:
@@ -178,7 +178,7 @@ def test_any_value_is_read_or_refused(name: str, text: str, stream: bool) -> Non
     ("text", "mib"), [("1", 1), ("1m", 1), ("1023k", None), ("2047k", 1), ("1g", 1024), ("1073741824", None)]
 )
 def test_mebibytes(text: str, mib: int | None) -> None:
-    """A plain number means MiB for these options only; a size is rounded down."""
+    """For options in MiB, a plain number means MiB, and a size with a unit is rounded down to MiB."""
     if mib is None:
         assert error_of(LEAST | {"pullThresholdSizeForQueue": text}).code == "OPTION_VALUE"
     else:
@@ -186,12 +186,12 @@ def test_mebibytes(text: str, mib: int | None) -> None:
 
 
 def test_long_values_are_cut_in_errors() -> None:
-    """A value of megabytes does not fill the driver's log."""
+    """If a very long value is refused, the error shows only its beginning."""
     assert len(str(error_of(LEAST | {"pullBatchSize": "9" * 100_000}))) < 500
 
 
 def test_an_address_map_reads_entries_and_the_star() -> None:
-    """The star stands for all brokers without an entry."""
+    """In an address map, the entry `*` is the address of all brokers without an entry."""
     text = '{"a:1": "near:7", "*": "[::1]:9"}'
 
     expected = AddressMap(((Address("a", 1), Address("near", 7)),), other=Address("::1", 9))
@@ -200,19 +200,19 @@ def test_an_address_map_reads_entries_and_the_star() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"a:1": 7}', '{"a:1": "b"}', '{"a": "b:1"}', '{"a:1": "http://b:1"}'])
 def test_a_map_of_anything_else_is_an_option_error(text: str) -> None:
-    """The error names the option."""
+    """If an address map is not a JSON object of addresses, the error names the option."""
     with pytest.raises(OptionError, match="brokerAddressMap"):
         read_address_map(OptionText("brokerAddressMap", text))
 
 
 def test_columns_are_matched_without_regard_to_case() -> None:
-    """A column may be written in any case and comes out under its own name; a star names none."""
+    """Columns may be written in any case and get their own names; `*` is no column."""
     assert read_columns(OptionText("columns", "TOPIC, queueid ,msgId")) == ("topic", "queueId", "msgId")
     assert read_columns(OptionText("columns", "*")) == ()
 
 
 @pytest.mark.parametrize(("text", "what"), [("topic,colour", "unknown column 'colour'"), ("body,body", "named twice")])
 def test_wrong_columns_are_refused(text: str, what: str) -> None:
-    """An unknown or repeated column is an error that says which."""
+    """If a column is unknown or repeated, the error names it."""
     with pytest.raises(OptionError, match=what):
         read_columns(OptionText("columns", text))
