@@ -26,7 +26,7 @@ def access(release: str) -> AccessControl:
 
 
 def refusal(release: str, command: Command) -> Command | None:
-    """Return code and remark of the refusal of a request; None if access control accepts it."""
+    """Return the response that refuses a request; None if access control accepts the request."""
     try:
         access(release).check(None, ClientRequest(command, RecordingChannel()))
     except Refusal as refused:
@@ -78,7 +78,7 @@ def test_an_unknown_user_is_named(release: str, code: ResponseCode, remark: str)
     ("release", "version", "passes"), [("5.3.3", 399, True), ("5.3.3", 400, False), ("4.9.7", 400, True)]
 )
 def test_the_query_flag_is_signed_by_new_clients_of_new_brokers_only(release: str, version: int, passes: bool) -> None:
-    """If an old client sends the flag of a query by unique key, the flag is left out of the signed content."""
+    """The flag of a query by unique key is part of the signed content for 5.x brokers and clients after 4.9.3 only."""
     content = b"rocketmqkT"
     fields = {"AccessKey": "rocketmq", "key": "k", "topic": "T", "_UNIQUE_KEY_QUERY": "true"}
     command = Command(12, fields={**fields, "Signature": sign(SECRET, content)}, version=version)

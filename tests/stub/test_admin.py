@@ -250,7 +250,7 @@ def test_consume_stats_tell_where_a_group_stands(direct: DirectBroker) -> None:
 
 
 def test_consume_stats_leave_out_what_members_do_not_subscribe(direct: DirectBroker) -> None:
-    """Topics without a subscriber are left out of the statistics, unless the request lists them by name."""
+    """Topics to which no member subscribes are left out of a group's statistics, unless the request lists them."""
     direct.broker.topics.find_or_create("U", 1)
     beat(direct)
     for topic in ("T", "U"):

@@ -264,7 +264,7 @@ def test_messages_of_a_group_share_a_queue(proxy: Stub) -> None:
     ],
 )
 def test_messages_that_are_refused(proxy: Stub, faulty: dict[str, Any], code: Code) -> None:
-    """If one message of a request is refused, none is stored, not even the valid ones."""
+    """If a message breaks a rule of the protocol, it is refused with the rule's code and not stored."""
     stub, client = proxy
 
     assert send(client, faulty).status.code == code
@@ -287,7 +287,7 @@ def test_a_topic_refuses_other_types(proxy: Stub) -> None:
 
 
 def test_a_delayed_message_comes_later_or_never(proxy: Stub) -> None:
-    """A delayed message is delivered when due; if the broker allows recalls and it is recalled, it never is."""
+    """A delayed message is delivered when due, and its recall is refused unless the broker allows recalls."""
     stub, client = proxy
     due = to_timestamp(stub.clock.now_ms() + 5_000)
 

@@ -195,7 +195,7 @@ def test_only_half_messages_are_taken_up() -> None:
 
 
 def resume_check(producer: Producer, message_id: str) -> int:
-    """Send an administrator's request to check a half message again, and return the response."""
+    """Send an administrator's request to check a half message again, and return the response code."""
     direct, command = producer.direct, Command(AdminCode.RESUME_CHECK_HALF_MESSAGE, fields={"msgId": message_id})
     Dispatcher("", direct.broker, BROKER_HANDLERS, direct.broker.settings, FaultScript()).serve(command, direct.channel)
     return direct.channel.replies.pop().code

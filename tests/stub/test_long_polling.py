@@ -96,7 +96,7 @@ def test_many_messages_at_once_end_every_wait() -> None:
 
 
 def test_a_pull_beyond_the_new_end_goes_on_waiting() -> None:
-    """If a message arrives and the pull's offset is still behind the queue's end, the pull keeps waiting."""
+    """If a message arrives, but the queue still ends before the pull's offset, the pull keeps waiting."""
     waiting = Waiting()
     waiting.hold(15_000)
     waiting.end = 3

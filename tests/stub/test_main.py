@@ -84,7 +84,7 @@ def test_a_broken_seed_is_refused_by_file_and_line(tmp_path: Path, line: str) ->
 
 
 def test_topics_are_named_with_their_queues() -> None:
-    """`parse_topic` reads name and number of queues, and refuses a name that contains a colon."""
+    """`parse_topic` reads `NAME:QUEUES`; without a name or a positive number the text is refused."""
     assert parse_topic("orders:8") == ("orders", 8)
     for text in ("orders", "orders:", ":8", "orders:0", "orders:x"):
         with pytest.raises(OptionError, match=r"--topic = .*NAME:QUEUES"):

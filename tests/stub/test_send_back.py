@@ -104,7 +104,7 @@ def test_what_is_not_in_the_log_cannot_be_sent_back() -> None:
 
 
 def test_an_unknown_group_is_refused_without_auto_creation() -> None:
-    """If auto-creation is off, an unknown group can neither send back nor send to its retry topic."""
+    """If auto-creation is off, a message that an unknown group sends back is refused."""
     direct = DirectBroker(auto_create_groups=False)
     assert send_back(direct, direct.put()).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 

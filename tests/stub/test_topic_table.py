@@ -25,7 +25,7 @@ def test_legal_names_pass(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "ü", "a.b", "T" * 128, "%RETRY%" + "g" * 249])
 def test_illegal_names_are_refused(name: str) -> None:
-    """An illegal name is refused with the same reason by all releases, but with different codes."""
+    """An illegal topic name is refused by all releases; the response code depends on the release."""
     with pytest.raises(Refusal, match="The specified topic ") as refused_by_5x:
         check_name(name, V5)
     with pytest.raises(Refusal) as refused_by_4x:
@@ -36,7 +36,7 @@ def test_illegal_names_are_refused(name: str) -> None:
 
 
 def test_a_new_broker_has_the_system_topics() -> None:
-    """A new broker has the system topics, of which only the template may be inherited."""
+    """A new broker has the system topics, among them the template topic, which may be inherited."""
     topics = make_topics()
 
     template = topics.find(TEMPLATE_TOPIC)
