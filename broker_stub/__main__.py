@@ -1,7 +1,7 @@
-"""Run the stub by itself, in the foreground.
+"""Run the stub as a program, in the foreground.
 
-The first line on stdout says that the stub is ready, and where: `nameServer=HOST:PORT endpoints=HOST:PORT`. SIGTERM and
-SIGINT end it.
+The first line on stdout says that the stub is ready, and at which addresses: `nameServer=HOST:PORT
+endpoints=HOST:PORT`. SIGTERM and SIGINT end the program.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FAILED = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a stub until a signal ends it, and return the exit code."""
+    """Run a stub until SIGTERM or SIGINT, and return the exit code."""
     given = _parser().parse_args(arguments)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -83,7 +83,7 @@ def _pair(option: str, text: str, form: str) -> tuple[str, str]:
 
 
 def parse_topic(text: str) -> tuple[str, int]:
-    """Return the topic and the number of queues that `NAME:QUEUES` gives."""
+    """Return the topic's name and number of queues from text of the form `NAME:QUEUES`."""
     name, _, queues = text.rpartition(":")
     if not (name and queues.isdecimal() and int(queues)):
         raise OptionError("--topic", text, "not a topic", advice="give NAME:QUEUES, for example orders:8")
@@ -94,7 +94,7 @@ def parse_topic(text: str) -> tuple[str, int]:
 
 
 def read_seeds(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of `StubBroker.put` for each message of a JSON-lines file."""
+    """Yield the keyword arguments of `StubBroker.put` for each line of a file with one JSON object per message."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as cause:

@@ -24,19 +24,19 @@ from .requests import ClientRequest, Refusal
 ACCESS_KEY, SIGNATURE = "AccessKey", "Signature"
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 LAST_VERSION_WITHOUT_QUERY_KEY = 399
-"""Clients up to 4.9.3 add that field after signing."""
+"""Last client version (4.9.3) that adds the field `_UNIQUE_KEY_QUERY` after signing, so that the signature lacks it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessControl:
-    """Refuses requests that no known user has signed."""
+    """Refuses requests that carry no valid signature of a known user."""
 
     secrets: Mapping[str, str] = field(repr=False)
-    """Secrets by access key."""
+    """Each user's secret, by access key."""
     release: Release
 
     def check(self, broker: object, request: ClientRequest) -> None:
-        """Raise a `Refusal` for a request without a valid signature."""
+        """Raise a `Refusal` if the request has no access key, an unknown one, or a wrong signature."""
         fields = request.command.fields or {}
         user = fields.get(ACCESS_KEY)
         if not user:
@@ -64,5 +64,5 @@ class AccessControl:
 
 
 def sign(secret: str, content: bytes) -> str:
-    """Return the signature of a request's content."""
+    """Return the signature of a request's content: HMAC-SHA1 with the user's secret, as base64 text."""
     return base64.b64encode(hmac.new(secret.encode(), content, hashlib.sha1).digest()).decode()

@@ -1,4 +1,4 @@
-"""Define the request codes that only administrators' tools use; the library sends none of them."""
+"""Define the request codes that only administrators' tools use; `pyspark_rocketmq` sends none of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class AdminCode(IntEnum):
-    """Request codes of administrators' tools, by RocketMQ's names."""
+    """Request codes of administrators' tools, under RocketMQ's names."""
 
     INVOKE_BROKER_TO_GET_CONSUMER_STATUS = 223
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST = 225

@@ -1,9 +1,9 @@
-"""Store a million equal messages in a moment.
+"""Store very many messages quickly.
 
-The messages differ in a few fields at fixed positions. So one record is encoded, copied, and patched column by column:
-queue, offset, address, unique id, and a body that begins with the message's number. CRC-32 is linear: a changed digit
-of the body changes the CRC by a value that depends only on that digit and its position, so the CRCs come from a table,
-too.
+The messages differ only in fields at fixed positions. So one record is encoded and copied, and the copies are patched
+column by column: queue, offset, address, unique id, and a body that begins with the message's number. The checksums
+come from a table: a changed digit of the body changes its CRC-32 by a value that depends only on the digit and its
+position.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .commit_log import SEGMENT_BYTES
 from .store import InnerMessage, Store
 
 DIGITS = 10
-"""Number of digits with which a body begins, if it has room for them."""
+"""Number of digits with which a body begins; a shorter body has fewer."""
 
 _CRC_AT, _QUEUE_ID_AT, _OFFSET_AT, _PHYSICAL_AT = 8, 12, 20, 28
 _BODY_AT = 88
@@ -32,7 +32,7 @@ Numbers = NDArray[np.int64]
 
 
 class Template:
-    """One record to copy, and the positions at which its copies differ."""
+    """The encoded record to copy, and the positions of the fields in which the copies differ."""
 
     def __init__(self, store: Store, message: InnerMessage) -> None:
         self.now = store.clock.now_ms()
@@ -45,7 +45,7 @@ class Template:
         self._crc_changes = _crc_changes(message.body, self.digits)
 
     def stamp(self, room: Bytes, numbers: Numbers, queue_ids: Numbers, offsets: Numbers, physical: int) -> None:
-        """Fill `room`, one row per record."""
+        """Write one record per row into `room`, with these numbers, queue ids, offsets and addresses."""
         room[:] = self.record
         size, count = self.record.size, len(numbers)
         digits = _decimal_digits(numbers, self.digits)
@@ -64,7 +64,7 @@ class Template:
 
 
 def fill(store: Store, message: InnerMessage, queue_count: int, count: int, first_number: int = 0) -> None:
-    """Store `count` copies of a message in the queues of its topic, which take turns."""
+    """Append `count` copies of a message to the queues of its topic, one queue after the other in turn."""
     template = Template(store, message)
     starts = np.array([store.max_offset(message.topic, queue_id) for queue_id in range(queue_count)], np.int64)
     done = 0
@@ -78,7 +78,7 @@ def fill(store: Store, message: InnerMessage, queue_count: int, count: int, firs
 def _fill_chunk(
     store: Store, topic: str, template: Template, starts: Numbers, indexes: Numbers, first_number: int
 ) -> None:
-    """Store one chunk; the messages of a queue are adjacent in it, so that a pull is one slice."""
+    """Append one chunk of records to the log and the queues; records of one queue are adjacent in the log."""
     queue_count = len(starts)
     queue_ids = indexes % queue_count
     order = np.argsort(queue_ids, kind="stable")
@@ -107,12 +107,12 @@ def _hex_digits(numbers: Numbers) -> Bytes:
 
 
 def _write(room: Bytes, at: int, width: int, values: Numbers) -> None:
-    """Write a column of big-endian integers."""
+    """Write integers in big-endian form into the same column of all rows."""
     room[:, at : at + width] = values.astype(">i8").view(np.uint8).reshape(-1, 8)[:, 8 - width :]
 
 
 def _crc_changes(body: bytes, digits: int) -> Numbers:
-    """Return, by position and digit, how the CRC changes if the body has that digit there."""
+    """Return a table that gives, by position and digit, the value to XOR to the CRC if the body has the digit there."""
     base = zlib.crc32(body)
     table = np.zeros((digits, 10), np.int64)
     for place in range(digits):

@@ -1,10 +1,10 @@
 """Keep the stub's time and run its timers.
 
 Every delay of the broker runs on one `Clock`: delay levels, message timers, lock leases, held pulls, the expiry of
-members. There are two times. *Elapsed* time only grows and decides what is due. *Wall* time stamps messages; `jump`
-sets it forward or back, and nothing becomes due by that. Both follow the machine's clock unless the clock is frozen;
-`advance` moves them forward. A clock starts no thread: it tells its owner when the next timer is due (`on_schedule`),
-and the owner calls `run_due`.
+members. There are two times. *Elapsed* time only grows and determines when timers are due. *Wall* time is the time with
+which messages are stamped; `jump` changes it forward or back, which makes no timer due. Both follow the machine's clock
+unless the clock is frozen; `advance` moves both forward. A clock starts no thread: it calls `on_schedule` when the next
+timer may have changed, and its owner calls `run_due`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Callback = Callable[[], None]
 
 
 class Timer:
-    """One scheduled call."""
+    """A scheduled call of a function."""
 
     __slots__ = ("callback", "due_ms")
 
@@ -26,7 +26,7 @@ class Timer:
         self.callback: Callback | None = callback
 
     def cancel(self) -> None:
-        """Cancel the call; no effect once it has been made."""
+        """Cancel the call; do nothing if it was made already."""
         self.callback = None
 
     def __lt__(self, other: Timer) -> bool:
@@ -34,12 +34,12 @@ class Timer:
 
 
 class Clock:
-    """Wall time in milliseconds, and timers. Not thread-safe."""
+    """Wall time and elapsed time in milliseconds, and timers; not safe for several threads."""
 
     def __init__(self, *, frozen: bool = False) -> None:
         self.frozen = frozen
         self.on_schedule: Callback = lambda: None
-        """Called when the next due time may have changed."""
+        """Called when the due time of the next timer may have changed."""
         self._skipped_ms = 0.0
         self._wall_start_ms = time.time() * 1000
         self._start = time.monotonic()
@@ -49,37 +49,37 @@ class Clock:
         return f"<Clock {'frozen ' if self.frozen else ''}at {self.now_ms()}, {len(self._timers)} timers>"
 
     def now_ms(self) -> int:
-        """Return the wall time, with which messages are stamped."""
+        """Return the wall time in milliseconds, with which messages are stamped."""
         return int(self._wall_start_ms + self.elapsed_ms())
 
     def elapsed_ms(self) -> float:
-        """Return the time since the clock was made; it only grows."""
+        """Return the milliseconds since the clock was made; this time only grows."""
         flowed = 0.0 if self.frozen else (time.monotonic() - self._start) * 1000
         return flowed + self._skipped_ms
 
     def call_later(self, delay_ms: float, callback: Callback) -> Timer:
-        """Schedule a call; return its timer, which can be cancelled."""
+        """Schedule a call of `callback` after `delay_ms` of elapsed time; return its timer, which can cancel it."""
         timer = Timer(self.elapsed_ms() + max(0.0, delay_ms), callback)
         heapq.heappush(self._timers, timer)
         self.on_schedule()
         return timer
 
     def wait_ms(self) -> float | None:
-        """Return the time until the next timer; None if there is none, or if only `advance` can reach it."""
+        """Return the milliseconds until the next timer; None if there is none, or if only `advance` can make it due."""
         self._drop_cancelled()
         if not self._timers or (self.frozen and self._timers[0].due_ms > self._skipped_ms):
             return None
         return max(0.0, self._timers[0].due_ms - self.elapsed_ms())
 
     def run_due(self) -> None:
-        """Run the timers that are due, in the order of their times."""
+        """Call the functions whose timers are due, in the order of their due times."""
         now = self.elapsed_ms()
         while (timer := self._next_due(now)) is not None:
             self._fire(timer)
         self.on_schedule()
 
     def advance(self, ms: float) -> None:
-        """Let time pass at once; each timer on the way runs at its own time."""
+        """Move the time forward by `ms`, and run each timer that becomes due at its own time."""
         end = self.elapsed_ms() + ms
         while (timer := self._next_due(end)) is not None:
             self._skipped_ms += max(0.0, timer.due_ms - self.elapsed_ms())
@@ -88,7 +88,7 @@ class Clock:
         self.on_schedule()
 
     def jump(self, ms: float) -> None:
-        """Set the wall time forward, or back if negative; nothing becomes due by it."""
+        """Move the wall time forward by `ms`, or back if `ms` is negative; no timer becomes due by that."""
         self._wall_start_ms += ms
 
     def _next_due(self, end_ms: float) -> Timer | None:

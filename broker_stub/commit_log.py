@@ -1,8 +1,8 @@
 """Store all records of a broker in one log.
 
-Records lie in the order of arrival, already encoded; a record's byte offset is its address. The log consists of
-segments of fixed size, whose memory is taken from the system as it is written to. No record crosses the end of a
-segment.
+Records lie in the order of their arrival, already encoded. The address of a record is its byte offset in the log. The
+log consists of segments of fixed size, and the system provides their memory only when it is written. No record crosses
+the end of a segment.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ import numpy as np
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 PHYSICAL_AT = 28
-"""Position of a record's own address."""
+"""Position within a record of the field that contains the record's address."""
 
 
 def anonymous_segment(index: int) -> memoryview:
-    """Return memory for a segment, which the system provides as it is written to."""
+    """Return new memory for the segment with this index; the system provides it only when it is written."""
     return np.zeros(SEGMENT_BYTES, np.uint8).data
 
 
 class CommitLog:
-    """Every record, in the order of arrival."""
+    """All records of one broker, in the order of their arrival."""
 
     def __init__(self, open_segment: Callable[[int], memoryview] = anonymous_segment) -> None:
         self._open_segment = open_segment
         self._segments: list[memoryview] = []
         self._ends: list[int] = []
         self.min_offset = 0
-        """Address before which records have been deleted."""
+        """Address before which all records count as deleted."""
 
     @property
     def end(self) -> int:
-        """Address of the next record, if the segment has room for it."""
+        """Address of the next record, if the last segment has room for it."""
         return (len(self._ends) - 1) * SEGMENT_BYTES + self._ends[-1] if self._ends else 0
 
     def reserve(self, size: int) -> tuple[int, memoryview]:
-        """Reserve contiguous room; return its address and the memory to fill."""
+        """Reserve `size` contiguous bytes; return their address and the memory to write to."""
         if not self._ends or self._ends[-1] + size > SEGMENT_BYTES:
             self._segments.append(self._open_segment(len(self._segments)))
             self._ends.append(0)
@@ -46,7 +46,7 @@ class CommitLog:
         return physical, self._segments[-1][start : start + size]
 
     def add_segment(self, segment: memoryview, end: int) -> None:
-        """Append a segment that is filled up to `end`."""
+        """Append a segment that contains records up to address `end`."""
         self._segments.append(segment)
         self._ends.append(end)
 
@@ -55,12 +55,12 @@ class CommitLog:
         return SEGMENT_BYTES - self._ends[-1] if self._ends else SEGMENT_BYTES
 
     def read(self, physical: int, size: int) -> memoryview:
-        """Return a view of the bytes at an address; it stays valid as long as it is referenced."""
+        """Return a view of `size` bytes from an address on; it stays valid as long as it is referenced."""
         at = physical % SEGMENT_BYTES
         return self._segments[physical // SEGMENT_BYTES][at : at + size]
 
     def record_at(self, physical: int) -> memoryview | None:
-        """Return the record that begins at an address; None if none can begin there."""
+        """Return the bytes of the record that begins at this address; None if no record can begin there."""
         index, at = divmod(physical, SEGMENT_BYTES)
         if physical < self.min_offset or index >= len(self._ends) or at + 4 > self._ends[index]:
             return None
@@ -68,7 +68,7 @@ class CommitLog:
         return self.read(physical, size) if 0 < size <= self._ends[index] - at else None
 
     def records(self, start: int = 0) -> Iterator[tuple[int, memoryview]]:
-        """Yield each record from an address on, with its address."""
+        """Yield the address and the bytes of each record from address `start` on."""
         first, at = divmod(start, SEGMENT_BYTES)
         for index in range(first, len(self._ends)):
             while at < self._ends[index]:

@@ -1,6 +1,6 @@
-"""Keep the columns of a queue, from which its messages are found without decoding.
+"""Keep the index of a queue: four columns by which its messages are found without decoding.
 
-Four columns: address, size, tag code and store time of each message, in the order of their offsets.
+The columns are the address, size, tag code and store time of each message, in the order of their offsets.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ QueueKey = tuple[str, int]
 
 
 class Boundary(Enum):
-    """The message that a search by time returns: the first at or after it, the last at or before it, or the nearest."""
+    """The message that a search by time finds.
+
+    It is the first one at or after the time, the last one at or before the time, or the nearest one.
+    """
 
     LOWER = "lower"
     UPPER = "upper"
     NEAREST = "nearest"
-    """The rule of releases before 5.1.1."""
+    """The only rule of releases before 5.1.1."""
 
 
 class ConsumeQueue:
-    """The columns of one queue; entry i belongs to offset `base + i`."""
+    """The columns of one queue; index i of each column belongs to offset `base + i`."""
 
     __slots__ = ("base", "codes", "min_offset", "physical", "sizes", "store_times", "unindexed")
 
     def __init__(self, base: int = 0) -> None:
         self.base = self.min_offset = base
         self.unindexed = 0
-        """Number of messages that got an offset, but no entry."""
+        """Number of messages that took an offset, but were not added to the columns."""
         self.physical = array("q")
         self.sizes = array("i")
         self.codes = array("q")
@@ -42,23 +45,23 @@ class ConsumeQueue:
 
     @property
     def max_offset(self) -> int:
-        """Offset of the next entry."""
+        """Offset that the next message in the columns gets."""
         return self.base + len(self.physical)
 
     @property
     def next_stored(self) -> int:
-        """Offset that the next message's record contains."""
+        """Queue offset that the next message's record contains; higher than `max_offset` after unindexed messages."""
         return self.max_offset + self.unindexed
 
     def append(self, physical: int, size: int, code: int, store_time: int) -> None:
-        """Append a message."""
+        """Append one message to the columns."""
         self.physical.append(physical)
         self.sizes.append(size)
         self.codes.append(code)
         self.store_times.append(store_time)
 
     def extend(self, physical: NDArray[np.int64], size: int, code: int, store_time: int) -> None:
-        """Append many messages of one size."""
+        """Append messages with these addresses, which share their size, tag code and store time."""
         count = len(physical)
         self.physical.frombytes(physical.astype(np.int64).tobytes())
         self.sizes.extend(array("i", [size]) * count)
@@ -71,7 +74,7 @@ class ConsumeQueue:
             yield self.base + index, self.physical[index], self.sizes[index]
 
     def search(self, time_ms: int, boundary: Boundary) -> int:
-        """Return the offset for a store time, within the bounds."""
+        """Return the offset of the message that a store time and a boundary find, at least the minimum offset."""
         first = self.min_offset - self.base
         if boundary is Boundary.UPPER:
             index = bisect_right(self.store_times, time_ms, first) - 1
@@ -83,7 +86,10 @@ class ConsumeQueue:
 
 
 def _nearest(times: array[int], index: int, first: int, time_ms: int) -> int:
-    """Return the index of the nearer of two entries around an insertion point; a tie goes to the earlier one."""
+    """Return the index of the nearer of the two times before and after a search's insertion point `index`.
+
+    If both are equally near, it is the earlier one.
+    """
     if index == first or (index < len(times) and times[index] == time_ms):
         return index
     is_later_nearer = index < len(times) and times[index] - time_ms < time_ms - times[index - 1]

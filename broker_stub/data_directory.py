@@ -1,14 +1,15 @@
 """Keep a broker's state in a directory.
 
-As at a real broker, the log is its files: segments are mapped into memory, so a stored message is on disk by itself.
-Everything else is written as small JSON files, at intervals if it changed, and at the end; `consumerOffset.json` has
-RocketMQ's own form. Consume queues are not kept but rebuilt from the log. `queues.json` keeps what the log does not
-contain: where a queue begins since it was created again, and what expired.
+As at a real broker, the log is its files: segments are mapped into memory, so a stored message is on disk without a
+separate write. The rest of the state is written as small JSON files, at intervals if it changed, and at the end;
+`consumerOffset.json` has RocketMQ's own form. Consume queues are not written but rebuilt from the log. `queues.json`
+contains what the log lacks: where a recreated queue begins, and which messages are expired.
 
     <broker>/commitlog/00000000000000000000 ...
     <broker>/config/consumerOffset.json  delayOffset.json  subscriptionGroup.json  topics.json  queues.json
 
-If a file is unreadable its predecessor, kept as `.bak`, is used; if that fails too, the error names the file.
+If a file is unreadable, its previous version is used, which is kept as `.bak`; if that fails too, the error names the
+file.
 """
 
 from __future__ import annotations
@@ -47,47 +48,47 @@ _VALUES, _OFFSETS, _DELAYS = "kvConfig.json", "consumerOffset.json", "delayOffse
 _TOPICS, _GROUPS, _QUEUES = "topics.json", "subscriptionGroup.json", "queues.json"
 _BACKUP = ".bak"
 _MIN_RECORD_BYTES = 91
-"""Size of a record without body, topic and properties."""
+"""Size of a record that has no body, no topic and no properties."""
 
 
 class DamagedData(OptionError):
-    """A file of the data directory is unusable."""
+    """Raised if a file of the data directory cannot be read or written."""
 
     def __init__(self, path: Path, what: str) -> None:
         super().__init__("data", str(path), what, advice="restore the file, or give another directory")
 
 
 class QueueState(NamedTuple):
-    """State of one queue that the log does not contain."""
+    """The part of a queue's state that cannot be read from the log."""
 
     topic: str
     queue_id: int
     base: int
     min_offset: int
     start: int
-    """Address of its first record; earlier ones belong to a deleted queue of this name."""
+    """Address of the queue's first record; earlier records belong to a deleted queue of the same name."""
 
 
 class LogState(NamedTuple):
-    """State of a log and its queues that the log itself does not contain."""
+    """The part of the state of a log and its queues that cannot be read from the log."""
 
     address: Address | None = None
-    """Address at which the broker listened."""
+    """Address at which the broker listened; None if nothing was saved yet."""
     log_end: int = 0
     log_min: int = 0
     queues: tuple[QueueState, ...] = ()
 
 
 class DelayProgress(NamedTuple):
-    """Progress of delayed messages."""
+    """The progress in delivering delayed messages."""
 
     by_level: dict[int, int]
     timers: list[int]
-    """Offsets of the timer messages that still wait."""
+    """Offsets in the timer topic's queue of messages that are not delivered yet."""
 
 
 class ConfigFiles:
-    """Small files in one directory, each written only when its content changed."""
+    """Small files in one directory; each is written only if its content changed."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -98,7 +99,10 @@ class ConfigFiles:
             raise DamagedData(directory, f"not a directory to write to: {cause.strerror}") from cause
 
     def read(self, name: str, parse: Callable[[bytes], T], default: T) -> T:
-        """Return a file's parsed content, else its predecessor's, else the default if neither exists."""
+        """Return the parsed content of a file, or of its backup if the file is damaged or missing.
+
+        Return the default if neither exists; raise DamagedData if neither can be parsed.
+        """
         fault: Exception | None = None
         for path in (self.directory / name, self.directory / (name + _BACKUP)):
             try:
@@ -112,7 +116,7 @@ class ConfigFiles:
         return default
 
     def save(self, parts: dict[str, bytes]) -> None:
-        """Write the files whose content changed."""
+        """Write those of the named contents that differ from the last saved ones."""
         for name, content in parts.items():
             if self._saved.get(name) != content:
                 self._write(name, content)
@@ -130,29 +134,29 @@ class ConfigFiles:
 
 
 class NameServerFiles:
-    """Files of a name server: its key-value configuration."""
+    """The name server's file, which contains its key-value configuration."""
 
     def __init__(self, directory: Path) -> None:
         self._files = ConfigFiles(directory / "namesrv")
 
     def load(self, cluster: Cluster) -> None:
-        """Restore the saved state into a new name server."""
+        """Restore the saved key-value configuration into a new name server."""
         cluster.values.update(self._files.read(_VALUES, _parse_values, Values()))
 
     def save(self, cluster: Cluster) -> None:
-        """Write what changed since the last save."""
+        """Write the key-value configuration if it changed since the last save."""
         self._files.save({_VALUES: json.dumps(cluster.values).encode()})
 
 
 class BrokerFiles:
-    """Files of one broker."""
+    """The log and the configuration files of one broker."""
 
     def __init__(self, directory: Path) -> None:
         self._config = ConfigFiles(directory / "config")
         self._log = ConfigFiles(directory / "commitlog").directory
 
     def open_log(self) -> CommitLog:
-        """Return the log with the records of its files."""
+        """Return the log that consists of the directory's segment files; raise DamagedData for an unexpected file."""
         log = CommitLog(self._map_segment)
         for index, path in enumerate(sorted(self._log.iterdir())):
             if path.name != _segment_name(index):
@@ -162,11 +166,14 @@ class BrokerFiles:
         return log
 
     def address(self) -> Address | None:
-        """Return the address at which the broker listened last, since message ids contain it; None if there is none."""
+        """Return the address at which the broker last listened; None if nothing is saved.
+
+        A broker listens there again, because message ids contain its address.
+        """
         return self._config.read(_QUEUES, _parse_log_state, LogState()).address
 
     def load(self, broker: Broker) -> None:
-        """Restore the saved state into a new broker, whose log is open already."""
+        """Restore the saved state into a new broker that has opened its log already."""
         read = self._config.read
         topics = read(_TOPICS, partial(decode_body, TopicConfigSerializeWrapper), TopicConfigSerializeWrapper())
         for config in topics.topic_config_table.values():
@@ -180,7 +187,7 @@ class BrokerFiles:
         broker.half_messages.resume()
 
     def save(self, broker: Broker) -> None:
-        """Write what changed since the last save."""
+        """Write the configuration files whose content changed since the last save."""
         topics = TopicConfigSerializeWrapper(topic_config_table={config.topic_name: config for config in broker.topics})
         groups = SubscriptionGroupWrapper(subscription_group_table=broker.group_configs.table)
         delayed_messages = {
@@ -205,7 +212,7 @@ class BrokerFiles:
         return np.memmap(path, np.uint8, "w+" if is_new else "r+", shape=(SEGMENT_BYTES,)).data
 
     def _rebuild_queues(self, broker: Broker, log_state: LogState) -> None:
-        """Rebuild the consume queues from the log, without records of queues that were deleted before the last save."""
+        """Rebuild the consume queues from the log, leaving out records of queues that were deleted."""
         store = broker.store
         starts: dict[QueueKey, int] = {}
         for place in log_state.queues:
@@ -252,7 +259,7 @@ def _segment_name(index: int) -> str:
 
 
 def _segment_end(segment: memoryview, path: Path, index: int) -> int:
-    """Return the end of a segment's records; raise DamagedData if they are malformed."""
+    """Return the position behind a segment's last record; raise DamagedData for a malformed record."""
     at = 0
     while at + _MIN_RECORD_BYTES <= SEGMENT_BYTES and (size := int.from_bytes(segment[at : at + 4], "big")):
         physical = int.from_bytes(segment[at + PHYSICAL_AT : at + PHYSICAL_AT + 8], "big")
@@ -263,7 +270,7 @@ def _segment_end(segment: memoryview, path: Path, index: int) -> int:
 
 
 def _queue_code(broker: Broker, record: Record) -> int:
-    """Return a consume queue's code for a message: its tag's hash, or its due time in a delay queue."""
+    """Return the code that the consume queue has for a record: the tag's hash, or in a delay queue the due time."""
     if record.topic == SCHEDULE_TOPIC:
         return record.store_timestamp + broker.delayed_messages.levels_ms[record.queue_id]
     return tag_code_of(record.properties)

@@ -1,11 +1,11 @@
-"""Keep messages that are not due, and store them again when they are.
+"""Keep delayed messages apart until they are due, and store them in their own topic then.
 
-A message with a delay level waits in the queue of its level in SCHEDULE_TOPIC_XXXX. A message with a time (TIMER_*,
-5.x) waits in the timer topic. The properties REAL_TOPIC and REAL_QID name its own topic and queue. When it is due it is
-stored there with all its properties, so a delivered message still shows its delay.
+A message with a delay level waits in SCHEDULE_TOPIC_XXXX, in the queue of its level. A message with a delivery time
+(TIMER_*, 5.x) waits in the timer topic. The properties REAL_TOPIC and REAL_QID name its own topic and queue. When it is
+due, it is stored there with all its properties, so a delivered message still shows its delay.
 
-Timers have a precision of one second: a message is delivered within the second after its time. A recall is a message to
-the timer topic, too; it drops the message that it names.
+Timers have a precision of one second: a message is delivered within the second after its time. A recall is itself a
+message to the timer topic; the message that it names is never delivered.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HANDLE_PARTS = 5
 
 
 class DelayedMessages:
-    """The delayed messages of one broker."""
+    """The delayed messages of one broker, which deliver themselves when they are due."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class DelayedMessages:
         self._recalled: set[str] = set()
 
     def accept(self, message: InnerMessage) -> Stored:
-        """Store a message, or set it aside if it is not due; REAL_TOPIC and REAL_QID then name its own queue."""
+        """Store a message in its own topic, or in a delay topic if it is delayed."""
         if transaction_state(message.sys_flag) in (TransactionState.NONE, TransactionState.COMMIT):
             level = _read_level(message)
             if level > 0:
@@ -69,11 +69,11 @@ class DelayedMessages:
 
     @property
     def waiting_timers(self) -> list[int]:
-        """Offsets, in the timer queue, of the messages that are not due."""
+        """Offsets in the timer topic's queue of the messages that are not due."""
         return sorted(offset for _, offset in self._timers)
 
     def resume(self, delivered: Mapping[int, int], timers: Iterable[int]) -> None:
-        """Continue with the store of an earlier broker."""
+        """Start the timers of messages that were not delivered before a restart."""
         self.delivered = dict(delivered)
         for level in range(1, len(self.levels_ms) + 1):
             queue = self._store.queue(SCHEDULE_TOPIC, level - 1)
@@ -98,7 +98,7 @@ class DelayedMessages:
         return stored
 
     def _deliver_next(self, level: int) -> None:
-        """Deliver the next message of a level; all of them wait equally long, so the first one is due first.
+        """Deliver the next message of a level; within a level the first stored message is the first due.
 
         A half message that was given a level is lost here, as at a real broker.
         """
@@ -155,7 +155,7 @@ class DelayedMessages:
 
 
 def parse_levels(text: str) -> list[int]:
-    """Return the milliseconds of each delay level, from text such as `1s 5s 1m`."""
+    """Return the delay of each level in milliseconds, from text such as `1s 5s 1m`."""
     return [int(word[:-1]) * _UNITS_MS[word[-1]] for word in text.split()]
 
 
@@ -185,7 +185,7 @@ def _illegal_timer(limit_ms: int) -> Refusal:
 
 @dataclass(frozen=True, slots=True)
 class RecallHandle:
-    """The handle with which a sender recalls a timer message."""
+    """The parts of the handle with which a sender recalls a timer message."""
 
     topic: str
     broker_name: str
@@ -193,13 +193,13 @@ class RecallHandle:
     unique_id: str
 
     def encode(self) -> str:
-        """Return the handle in the form that senders get."""
+        """Return the handle as the base64 text that senders get."""
         parts = (_HANDLE_VERSION, self.topic, self.broker_name, str(self.timestamp_ms), self.unique_id)
         return base64.urlsafe_b64encode(" ".join(parts).encode()).decode()
 
 
 def maybe_recall_handle(message: InnerMessage, broker_name: str) -> str | None:
-    """Return the recall handle of an accepted message; None unless it waits for a timer."""
+    """Return the recall handle of a stored message; None if the message does not wait for a timer."""
     out_ms, topic = message.properties.get(TIMER_OUT_MS), message.properties.get(REAL_TOPIC)
     if out_ms is None or topic is None or topic.startswith(RETRY_PREFIX):
         return None
@@ -207,7 +207,7 @@ def maybe_recall_handle(message: InnerMessage, broker_name: str) -> str | None:
 
 
 def decode_recall_handle(text: str) -> RecallHandle | None:
-    """Return the recall handle that a text encodes; None if it is malformed."""
+    """Return the recall handle that the text encodes; None if the text is malformed."""
     try:
         parts = base64.b64decode(text, altchars=b"-_", validate=True).decode().split(" ")
         if parts[0] != _HANDLE_VERSION or len(parts) < _HANDLE_PARTS:
@@ -218,5 +218,5 @@ def decode_recall_handle(text: str) -> RecallHandle | None:
 
 
 def recall_key(topic: str, unique_id: str) -> str:
-    """Return the key by which a recall names its message."""
+    """Return the property value by which a recall names the message with this topic and unique id."""
     return f"{topic}+{unique_id}"

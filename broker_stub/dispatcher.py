@@ -1,7 +1,7 @@
-"""Dispatch requests to their handlers.
+"""Find the handler of each request, call it, and send its response.
 
-A `Dispatcher` stands behind each port. It applies a scripted fault, looks up the handler, and turns an exception into a
-response. It knows neither sockets nor what requests mean.
+Each port of the stub has a `Dispatcher`. It applies a scripted fault, looks up the handler, and turns an exception into
+a response. It depends neither on sockets nor on the meaning of requests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Dispatcher(Generic[S]):
-    """Dispatches the requests that arrive at one server."""
+    """Finds and calls the handlers of all requests that arrive at one server."""
 
     def __init__(
         self, server_name: str, state: S, registry: Registry[S], settings: Settings, script: FaultScript
@@ -34,16 +34,16 @@ class Dispatcher(Generic[S]):
         self.settings = settings
         self.release = settings.release
         self.ignores_unknown_codes = False
-        """Whether requests with an unknown code get no response."""
+        """Whether a request with an unknown code gets no response instead of a refusal."""
         self.authorize: Callable[[S, ClientRequest], None] | None = None
-        """Raises a `Refusal` for a request that access control does not allow."""
+        """Raises a `Refusal` for a request that access control forbids; None: every request is allowed."""
         self.on_open: Callable[[Channel], None] = lambda channel: None
         self.on_close: Callable[[Channel], None] = lambda channel: None
         self._handlers = registry.handlers
         self._script = script
 
     def serve(self, command: Command, channel: Channel) -> None:
-        """Handle one request and send its response."""
+        """Call the handler of one request and send its response, with the scripted fault if there is one."""
         fault = self._script.take(self.server_name, command.code) if self._script and not command.is_oneway else None
         request = ClientRequest(command, channel, fault.reply_fault if fault else None)
         result = fault.make_response() if fault and fault.make_response else self._handle(request)
@@ -51,7 +51,7 @@ class Dispatcher(Generic[S]):
             request.reply(result)
 
     def header_type(self, request: Command) -> HeaderType:
-        """Return the header form of a response: the request's at 4.9.7, the configured one at 5.x."""
+        """Return the header form for a response: that of its request at 4.9.7, the configured one at 5.x."""
         if self.release.is_5x:
             return HeaderType.ROCKETMQ if self.settings.binary_answers else HeaderType.JSON
         return request.header_type

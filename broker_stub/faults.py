@@ -1,9 +1,9 @@
 """Inject faults into responses and into the cluster.
 
-Faults of responses are *scripted*: for a request code, at a broker, a number of times. A request gets the first
-matching fault with a number of times, else the first matching permanent fault, else the normal response. The end of the
-stub's `with` block raises `FaultNotReached` if a fault happened fewer times than scripted, because a test that relies
-on it shows nothing. Faults of gRPC calls are scripted in the same way, at `PROXY`.
+Faults of responses are *scripted*: they apply to a request code, at a broker, for a number of times. A request gets the
+first matching fault that has a number of times, else the first matching permanent fault, else the normal response. If a
+fault happened fewer times than scripted, the end of the stub's `with` block raises `FaultNotReached`, because a test
+that relies on this fault has tested nothing. Faults of gRPC calls are scripted in the same way, at `PROXY`.
 
 Faults of the cluster happen at once: a broker goes down, a slave lags, a queue is lost.
 """
@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 NAME_SERVER = "name server"
 PROXY = "proxy"
-"""The gRPC proxy, where `on` is a method's name, and codes are those of RocketMQ's gRPC protocol."""
+"""Name of the gRPC proxy for `at`; `on` is then a method's name, and codes are those of RocketMQ's gRPC protocol."""
 BUSY_REMARK = "[REJECTREQUEST]system busy, start flow control for a while"
 
 
 class FaultTarget(TypedDict, total=False):
-    """The requests that a fault applies to, their server, and the number of times."""
+    """Keyword arguments of a fault: which requests it applies to, at which server, and how often."""
 
     on: RequestCode | str | None
     at: str | None
@@ -39,7 +39,7 @@ class FaultTarget(TypedDict, total=False):
 
 
 class FaultNotReached(RocketMQError):
-    """A scripted fault never happened."""
+    """Raised if a scripted fault happened fewer times than scripted."""
 
     code = "FAULT_NOT_REACHED"
 
@@ -50,18 +50,18 @@ class Fault:
 
     what: str
     on: RequestCode | str | None
-    """Request code or gRPC method; None: every one."""
+    """Request code or gRPC method to which the fault applies; None: all."""
     at: str | None
-    """Broker, `NAME_SERVER` or `PROXY`; None: all brokers."""
+    """Name of a broker, `NAME_SERVER` or `PROXY`; None: all brokers."""
     remaining: int | None
-    """Times that it has still to happen; None: permanent."""
+    """Number of times that the fault will still happen; None: without limit."""
     reply_fault: ReplyFault | None = None
     make_response: Callable[[], Command] | None = None
     fired: int = field(default=0)
-    """Times that it has happened."""
+    """Number of times that the fault has happened."""
 
     def matches(self, server: str, request: int | str) -> bool:
-        """Return whether the fault applies to a request."""
+        """Return whether the fault applies to this request (a code or gRPC method) at this server."""
         is_here = self.at == server if self.at else server not in (NAME_SERVER, PROXY)
         return is_here and self.on in (None, request)
 
@@ -72,7 +72,7 @@ class Fault:
 
 
 class FaultScript:
-    """The scripted faults of a stub, in the order of scripting."""
+    """The scripted faults of a stub, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
@@ -81,12 +81,12 @@ class FaultScript:
         return len(self._faults)
 
     def add(self, fault: Fault) -> Fault:
-        """Add a fault."""
+        """Append a fault to the script and return it."""
         self._faults.append(fault)
         return fault
 
     def take(self, server: str, request: int | str) -> Fault | None:
-        """Return the fault for a request and count it; None if no fault applies."""
+        """Return the fault that applies to a request, and count it as happened; None if no fault applies."""
         fitting = [fault for fault in self._faults if fault.matches(server, request)]
         fault = next((fault for fault in fitting if fault.remaining is not None), fitting[0] if fitting else None)
         if fault is not None:
@@ -94,7 +94,7 @@ class FaultScript:
         return fault
 
     def clear(self) -> None:
-        """Remove all faults, reached or not."""
+        """Remove all faults, whether they happened or not."""
         self._faults.clear()
 
     def check_reached(self) -> None:
@@ -115,19 +115,19 @@ class FaultScript:
 
 
 class StubControl(Protocol):
-    """The part of the stub that faults use: its thread and its ports."""
+    """The methods of the stub that faults use, to run functions in its thread and to open and close ports."""
 
     def run(self, function: Callable[[], T]) -> T:
-        """Run a function in the stub's thread."""
+        """Run a function in the stub's thread and return its result."""
 
     def open(self, broker: Broker) -> None:
-        """Accept connections."""
+        """Accept connections to a broker."""
 
     def refuse(self, broker: Broker) -> None:
-        """Refuse new connections."""
+        """Refuse new connections to a broker."""
 
     def shut(self, broker: Broker) -> None:
-        """Refuse new connections and end the open ones."""
+        """Refuse new connections to a broker and end the open ones."""
 
 
 class Faults:
@@ -147,29 +147,29 @@ class Faults:
         return f"<Faults, {len(self._script)} scripted>"
 
     def clear(self) -> None:
-        """Remove all scripted faults, reached or not."""
+        """Remove all scripted faults, whether they happened or not."""
         self._control.run(self._script.clear)
 
     # --- faults of responses -----------------------------------------------------------------------------------------
 
     def answer(self, code: int, remark: str = "scripted", **when: Unpack[FaultTarget]) -> Fault:
-        """Respond with a response code, without carrying out the request."""
+        """Respond with this response code and remark instead of carrying out the request."""
         return self._add(f"answer {code}", when, make_response=lambda: response(code, {}, remark=remark))
 
     def busy(self, **when: Unpack[FaultTarget]) -> Fault:
-        """Respond that the broker is busy."""
+        """Respond that the broker is busy, instead of carrying out the request."""
         return self.answer(ResponseCode.SYSTEM_BUSY, BUSY_REMARK, **when)
 
     def flow_control(self, **when: Unpack[FaultTarget]) -> Fault:
-        """Respond that the client must slow down."""
+        """Respond that the client must slow down, instead of carrying out the request."""
         return self.answer(ResponseCode.FLOW_CONTROL, "flow control", **when)
 
     def delay(self, ms: int, **when: Unpack[FaultTarget]) -> Fault:
-        """Carry out the request at once, but respond late by the stub's clock."""
+        """Carry out the request at once, but send the response `ms` later, by the stub's clock."""
         return self._add(f"delay by {ms} ms", when, ReplyFault(delay_ms=ms))
 
     def drop_reply(self, **when: Unpack[FaultTarget]) -> Fault:
-        """Carry out the request, but never respond."""
+        """Carry out the request, but send no response."""
         return self._add("drop the reply", when, ReplyFault(drop=True))
 
     def cut_reply(self, **when: Unpack[FaultTarget]) -> Fault:
@@ -177,7 +177,7 @@ class Faults:
         return self._add("cut the reply", when, ReplyFault(cut=True))
 
     def half_close(self, **when: Unpack[FaultTarget]) -> Fault:
-        """Send nothing more on the connection, but go on reading."""
+        """Carry out the request, but send nothing more on its connection; go on reading from it."""
         return self._add("half-close", _require_socket(when), ReplyFault(half_close=True))
 
     def trickle(self, **when: Unpack[FaultTarget]) -> Fault:
@@ -197,19 +197,19 @@ class Faults:
     # --- faults of brokers -------------------------------------------------------------------------------------------
 
     def refuse(self, broker: str | None = None) -> None:
-        """Refuse new connections until `broker_up`; open ones stay."""
+        """Refuse new connections to a broker until `broker_up`; open connections stay."""
         self._act_on_brokers(broker, self._control.refuse)
 
     def broker_down(self, broker: str | None = None, broker_id: int | None = None) -> None:
-        """Crash a broker: close its ports, take it out of the route, drop its locks and members."""
+        """Crash a broker: close its ports, remove it from routes, and drop its locks and members."""
         self._act_on_brokers(broker, self._take_down, broker_id)
 
     def broker_up(self, broker: str | None = None, broker_id: int | None = None) -> None:
-        """Start a broker again at its old address, with its old messages and offsets."""
+        """Start a crashed broker again at its old address, with its old messages and offsets."""
         self._act_on_brokers(broker, self._bring_up, broker_id)
 
     def slave_lag(self, messages: int, broker: str | None = None) -> None:
-        """Keep slaves some messages behind in each queue."""
+        """Make slaves lag behind their master by this number of messages in each queue."""
         self._act_on_brokers(broker, lambda broker: broker.set_lag(messages))
 
     def _act_on_brokers(self, name: str | None, act: Callable[[Broker], None], broker_id: int | None = None) -> None:
@@ -231,11 +231,11 @@ class Faults:
     # --- faults of data ----------------------------------------------------------------------------------------------
 
     def lose_queue(self, topic: str, broker: str | None = None) -> None:
-        """Remove the last queue of a topic, with its messages."""
+        """Remove the last queue of a topic, together with its messages."""
         self._act_on_brokers(broker, lambda broker: broker.remove_queue(topic))
 
     def clock_jump(self, ms: int) -> None:
-        """Set the wall time forward or back; nothing becomes due by it."""
+        """Set the wall time forward or back; no timer becomes due by that."""
         self._control.run(lambda: self._cluster.clock.jump(ms))
 
     def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
@@ -248,7 +248,7 @@ class Faults:
 
 
 def _require_socket(when: FaultTarget) -> FaultTarget:
-    """Raise OptionError for a fault of single bytes at the gRPC proxy; return the target."""
+    """Return the fault's target; raise OptionError if it is the gRPC proxy, which cannot send single bytes."""
     if when.get("at") == PROXY:
         advice = "use answer, delay, drop_reply or cut_reply"
         raise OptionError("at", PROXY, "the gRPC proxy sends whole messages", advice=advice)

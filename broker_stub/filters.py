@@ -1,11 +1,11 @@
 """Decide which messages a subscription matches.
 
-A filter is asked twice: for the tag code in the consume queue, then, if it needs them, for the message's properties.
-Held pulls ask the same of each new message. None stands for a filter that matches everything.
+A filter first checks the tag code in the consume queue; if that does not decide, it checks the message's properties.
+Held pulls use the same filters for each new message. A filter of None matches everything.
 
-Tags are compared by their 32-bit hash alone; clients compare the text again. SQL92 from a heartbeat is compiled once
-per topic and group (`FilterTable`). SQL92 from a pull that does not compile, and any unknown kind of expression,
-matches everything.
+Tags are compared by their 32-bit hash alone; clients compare the text again. A SQL92 expression in a heartbeat is
+compiled once per topic and group (`FilterTable`). If a pull brings SQL92 that does not compile, or an unknown kind of
+expression, it matches everything.
 """
 
 from __future__ import annotations
@@ -25,64 +25,64 @@ SQL92 = "SQL92"
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """Matches messages whose tag has one of these hash codes; a message without tag has code 0."""
+    """A filter that matches tags by their hash codes; a message without a tag has code 0."""
 
     codes: frozenset[int]
 
     @property
     def reads_properties(self) -> bool:
-        """False: the tag code decides alone."""
+        """False, because the tag code decides alone."""
         return False
 
     def matches_code(self, tag_code: int) -> bool:
-        """Return whether the code's lower 32 bits, read as signed, are a wanted tag's."""
+        """Return whether the lower 32 bits of the code, as a signed number, are one of the filter's codes."""
         return ((tag_code + 2**31) & 0xFFFFFFFF) - 2**31 in self.codes
 
     def matches_properties(self, properties: Mapping[str, str]) -> bool:
-        """Return True: the tag code has decided."""
+        """Return True, because the tag code has decided already."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class PropertyFilter:
-    """Matches messages whose properties make an expression true."""
+    """A filter that matches messages for whose properties a SQL92 expression is true."""
 
     sql: SqlFilter
 
     @property
     def reads_properties(self) -> bool:
-        """True: the tag code decides nothing."""
+        """True, because the tag code does not matter."""
         return True
 
     def matches_code(self, tag_code: int) -> bool:
-        """Return True: only the properties decide."""
+        """Return True, because only the properties decide."""
         return True
 
     def matches_properties(self, properties: Mapping[str, str]) -> bool:
-        """Return whether the expression is true; null and errors are not."""
+        """Return whether the expression is true for these properties; null and errors count as false."""
         return self.sql.matches(properties)
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledExpression:
-    """A compiled expression of a group's heartbeats, with its version."""
+    """A compiled expression from a group's heartbeat, and the subscription version that it came with."""
 
     client_version: int
     sql: SqlFilter
 
 
 class FilterTable:
-    """The compiled expressions of a broker's groups."""
+    """The compiled expressions from heartbeats of one broker's groups."""
 
     def __init__(self) -> None:
         self._filters: dict[tuple[str, str], CompiledExpression] = {}
 
     def find(self, topic: str, group: str) -> CompiledExpression | None:
-        """Return a group's expression for a topic; None if it has none, or if the last one does not compile."""
+        """Return a group's compiled expression for a topic; None if it has none or its last one does not compile."""
         return self._filters.get((topic, group))
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Store a heartbeat's expressions; one that is no newer than the stored one has no effect."""
+        """Compile and store the expressions in a heartbeat; ignore those that are not newer than the stored ones."""
         for subscription in subscriptions:
             if not is_tag_type(subscription.expression_type) and subscription.sub_string:
                 self._register((subscription.topic, group), subscription)
@@ -99,12 +99,12 @@ class FilterTable:
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """Return whether an expression is a list of tags, which is the default type."""
+    """Return whether this kind of expression is a list of tags, which is the default."""
     return not expression_type or expression_type == TAG
 
 
 def maybe_compile(expression: str, expression_type: str) -> SqlFilter | None:
-    """Return the compiled expression; None if it is not SQL92 or does not compile."""
+    """Return the compiled SQL92 expression; None if it is of another kind or does not compile."""
     try:
         return compile_sql(expression) if expression_type == SQL92 else None
     except SqlSyntaxError:
@@ -112,7 +112,7 @@ def maybe_compile(expression: str, expression_type: str) -> SqlFilter | None:
 
 
 def make_filter(subscription: SubscriptionData, sql: SqlFilter | None = None) -> MessageFilter | None:
-    """Return the filter of a subscription whose expression compiles to `sql`."""
+    """Return the filter of a subscription; `sql` is its compiled expression. None means that everything matches."""
     if subscription.class_filter_mode:
         return None
     if is_tag_type(subscription.expression_type):
@@ -121,7 +121,10 @@ def make_filter(subscription: SubscriptionData, sql: SqlFilter | None = None) ->
 
 
 def matches(message_filter: MessageFilter | None, tag_code: int | None, properties: Mapping[str, str] | None) -> bool:
-    """Return whether a filter may match a message; None stands for an unknown code or unknown properties."""
+    """Return whether a filter may match a message.
+
+    A tag code or properties of None are unknown and count as matching.
+    """
     if message_filter is None:
         return True
     if tag_code is not None and not message_filter.matches_code(tag_code):

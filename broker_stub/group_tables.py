@@ -41,29 +41,29 @@ _TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 
 
 class GroupConfigs:
-    """The configurations of one broker's consumer groups."""
+    """The configurations of consumer groups at one broker."""
 
     def __init__(self, release: Release, *, auto_create: bool = True) -> None:
         self.auto_create = auto_create
         self.change_count = 0
-        """Number of changes of the table; its data version."""
+        """Number of changes of the table, which brokers send as its data version."""
         self._release = release
         system = (*_SYSTEM_GROUPS, *_SYSTEM_BROADCAST_GROUPS, *([_TRANSACTION_GROUP] if release.is_5x else []))
         self.table = {name: self._adapt_to_release(SubscriptionGroupConfig(group_name=name)) for name in system}
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return a group's configuration, creating it if that is allowed; else None."""
+        """Return a group's configuration; create a missing group if settings and name allow it, else return None."""
         if group not in self.table and self._may_create(group):
             self.update(SubscriptionGroupConfig(group_name=group))
         return self.table.get(group)
 
     def update(self, config: SubscriptionGroupConfig) -> None:
-        """Create or change a group."""
+        """Create the group with this configuration, or replace its configuration."""
         self.table[config.group_name] = self._adapt_to_release(config)
         self.change_count += 1
 
     def delete(self, group: str) -> None:
-        """Delete a group's configuration; a later query may create it again."""
+        """Delete a group's configuration; a later `find` may create the group again."""
         if self.table.pop(group, None):
             self.change_count += 1
 
@@ -73,7 +73,7 @@ class GroupConfigs:
         return self.auto_create or group.startswith(SYSTEM_GROUP_PREFIX)
 
     def _adapt_to_release(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
-        """Return the configuration with exactly the members that this release has."""
+        """Return the configuration with exactly the fields that the emulated release has."""
         defaults: dict[str, Any] = {
             "consume_message_orderly": False,
             "group_retry_policy": GroupRetryPolicy(),
@@ -86,7 +86,7 @@ class GroupConfigs:
 
 
 def is_legal_name(group: str) -> bool:
-    """Return whether a name is a legal group name."""
+    """Return whether a consumer group may have this name."""
     return _LEGAL_NAME.fullmatch(group) is not None
 
 
@@ -95,7 +95,7 @@ def is_legal_name(group: str) -> bool:
 
 @dataclass(slots=True)
 class Member:
-    """One client on one connection."""
+    """One client on one connection, as a member of a group."""
 
     channel: Channel
     client_id: str
@@ -106,7 +106,7 @@ class Member:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A consumer group that has members."""
+    """The members and subscriptions of one consumer group."""
 
     name: str
     consume_type: str
@@ -117,15 +117,18 @@ class ConsumerGroup:
 
     @property
     def client_ids(self) -> list[str]:
-        """Client ids, one per connection."""
+        """Client ids of the members, one for each connection."""
         return [member.client_id for member in self.members.values()]
 
     def find_member(self, client_id: str) -> Member | None:
-        """Return one connection of this client; None if it has none."""
+        """Return the first connection of the client with this id; None if the group has none."""
         return next((member for member in self.members.values() if member.client_id == client_id), None)
 
     def join(self, member: Member, data: ConsumerData) -> bool:
-        """Apply a heartbeat, which also sets how the whole group consumes; return whether the connection is new."""
+        """Add or update a member by its heartbeat; return whether its connection is new.
+
+        The heartbeat's consume type, message model and start apply to the whole group.
+        """
         self.consume_type, self.message_model = data.consume_type, data.message_model
         self.consume_from_where = data.consume_from_where
         is_new = member.channel not in self.members
@@ -133,7 +136,7 @@ class ConsumerGroup:
         return is_new
 
     def subscribe(self, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """Replace older subscriptions and drop absent topics; return whether the set of topics changed."""
+        """Replace subscriptions by newer ones and drop topics that are missing; return whether the topics changed."""
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         changed = wanted.keys() != self.subscriptions.keys()
         kept = {topic: self.subscriptions[topic] for topic in self.subscriptions if topic in wanted}
@@ -150,7 +153,7 @@ class ConsumerGroups:
     def __init__(self, clock: Clock, configs: GroupConfigs, filters: FilterTable, expiry_ms: float = EXPIRY_MS) -> None:
         self.table: dict[str, ConsumerGroup] = {}
         self.named_topics: set[str] = set()
-        """Topics that heartbeats have named so far."""
+        """All topics that any heartbeat has named so far."""
         self._clock = clock
         self._configs = configs
         self._filters = filters
@@ -158,7 +161,10 @@ class ConsumerGroups:
         self._expiry_scan = _ExpiryScan(clock, self._members, self._expire, expiry_ms)
 
     def heartbeat(self, member: Member, data: ConsumerData, *, without_subscriptions: bool = False) -> None:
-        """Apply a consumer's heartbeat; with `without_subscriptions` the group's subscriptions stay as they are."""
+        """Add or update a member of a group, and notify the members if the group changed.
+
+        With `without_subscriptions` the group's subscriptions stay as they are.
+        """
         group = self.table.setdefault(
             data.group_name,
             ConsumerGroup(data.group_name, data.consume_type, data.message_model, data.consume_from_where),
@@ -174,13 +180,13 @@ class ConsumerGroups:
         self._expiry_scan.start()
 
     def exchange_fingerprint(self, group: str, fingerprint: int) -> bool:
-        """Store the fingerprint of a group's subscriptions; return whether a stored one differs from it."""
+        """Store the fingerprint of a group's subscriptions; return whether a different one was stored before."""
         known = self._fingerprints.get(group)
         self._fingerprints[group] = fingerprint
         return known is not None and known != fingerprint
 
     def leave(self, group_name: str, channel: Channel) -> None:
-        """Remove a client that unregisters from a group."""
+        """Remove an unregistering client from a group, and notify the remaining members."""
         group = self.table.get(group_name)
         if group:
             group.members.pop(channel, None)
@@ -188,7 +194,10 @@ class ConsumerGroups:
             self._notify_if_wanted(group)
 
     def channel_closed(self, channel: Channel) -> None:
-        """Remove a closed connection and notify its groups' other members, whatever the groups' configuration."""
+        """Remove a closed connection from all groups, and notify the remaining members.
+
+        These are notified even if the group's configuration forbids notifications.
+        """
         for group in list(self.table.values()):
             if group.members.pop(channel, None):
                 self._drop_if_empty(group)
@@ -196,7 +205,7 @@ class ConsumerGroups:
                     self._notify(group)
 
     def topics_of(self, group_name: str) -> list[str]:
-        """Return the topics that a group with members subscribes to."""
+        """Return the topics that a group subscribes to; none if it has no members."""
         return list(self.table[group_name].subscriptions) if group_name in self.table else []
 
     def _notify_if_wanted(self, group: ConsumerGroup) -> None:
@@ -218,7 +227,7 @@ class ConsumerGroups:
             yield from group.members.values()
 
     def _expire(self, silent: Member) -> None:
-        """Remove a member whose heartbeats stopped; the others are not notified, and notice at a rebalance."""
+        """Remove a member whose heartbeats stopped, without notifying the others."""
         for group in list(self.table.values()):
             if group.members.get(silent.channel) is silent:
                 del group.members[silent.channel]
@@ -236,7 +245,7 @@ class ProducerGroups:
         self._expiry_scan = _ExpiryScan(clock, self._members, self._expire, expiry_ms)
 
     def heartbeat(self, member: Member, group: str) -> None:
-        """Apply a producer's heartbeat."""
+        """Add a producer to a group, or keep its membership alive."""
         members = self.table.setdefault(group, {})
         if member.channel not in members:
             members[member.channel] = replace(member)
@@ -245,7 +254,7 @@ class ProducerGroups:
         self._expiry_scan.start()
 
     def leave(self, group: str, client_id: str, channel: Channel) -> None:
-        """Remove a client that unregisters from a group."""
+        """Remove an unregistering client from a group."""
         members = self.table.get(group)
         if members:
             members.pop(channel, None)
@@ -253,7 +262,7 @@ class ProducerGroups:
             self._drop_if_empty(group)
 
     def channel_closed(self, channel: Channel) -> None:
-        """Remove a closed connection."""
+        """Remove a closed connection from all groups."""
         for group, members in list(self.table.items()):
             member = members.pop(channel, None)
             if member:
@@ -261,11 +270,11 @@ class ProducerGroups:
                 self._drop_if_empty(group)
 
     def find_client(self, client_id: str) -> Channel | None:
-        """Return the connection of a client in any group; None if it has none."""
+        """Return the connection of the client with this id, in any group; None if it is not connected."""
         return self._by_client.get(client_id)
 
     def pick(self, group: str) -> Channel | None:
-        """Return a connection of a group, in turn; None if it has none."""
+        """Return the group's next connection in turn; None if the group has no members."""
         channels = list(self.table.get(group, ()))
         self._turn += 1
         return channels[self._turn % len(channels)] if channels else None
@@ -283,7 +292,7 @@ class ProducerGroups:
 
 
 class _ExpiryScan:
-    """Expires members whose heartbeats stopped, as long as there are members."""
+    """Removes members whose heartbeats stopped, and closes their connections; runs only while there are members."""
 
     def __init__(
         self,
@@ -299,7 +308,7 @@ class _ExpiryScan:
         self._running = False
 
     def start(self) -> None:
-        """Start the scan unless it runs."""
+        """Start the periodic scan; do nothing if it runs already."""
         if not self._running:
             self._running = True
             self._clock.call_later(SCAN_MS, self._scan)

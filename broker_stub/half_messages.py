@@ -32,7 +32,7 @@ from .store import ENTRY_END, REAL_QUEUE_ID, REAL_TOPIC, InnerMessage, Store, St
 from .topic_table import HALF_DONE_TOPIC, HALF_GIVEN_UP_TOPIC, HALF_TOPIC, Topics
 
 OLDEST_MS = 72 * 3600 * 1000
-"""Milliseconds for which log files are kept."""
+"""Age in milliseconds above which a half message is given up; real brokers delete log files of this age."""
 
 HALF_MESSAGE_PROPERTY = "TRAN_MSG"
 _GROUP_5X, _GROUP_4X = "CID_RMQ_SYS_TRANS", "CID_SYS_RMQ_TRANS"
@@ -43,7 +43,7 @@ _DONE_TAG, _DONE_END = "d", ","
 
 
 class HalfMessageBroker(Protocol):
-    """The part of a broker that `HalfMessages` uses."""
+    """The attributes and methods of a broker that `HalfMessages` uses."""
 
     name: str
     address: Address
@@ -56,10 +56,10 @@ class HalfMessageBroker(Protocol):
     producer_groups: ProducerGroups
 
     def accept(self, message: InnerMessage) -> Stored:
-        """Store a message, or set it aside until it is due."""
+        """Store a message at once, or keep it as a delayed message until it is due."""
 
     def put(self, message: InnerMessage) -> Stored:
-        """Store a message now."""
+        """Store a message at once."""
 
 
 class HalfMessages:
@@ -69,16 +69,16 @@ class HalfMessages:
         self._broker = broker
         self._group = _GROUP_5X if broker.release.is_5x else _GROUP_4X
         self._ended: set[int] = set()
-        """Offsets, in the half queue, of the messages that were committed or rolled back."""
+        """Offsets in the half topic's queue of messages that were committed or rolled back."""
         self._is_check_scheduled = False
 
     @property
     def position(self) -> int:
-        """Offset in the half queue from which on messages are checked."""
+        """Offset in the half topic's queue at which the next round of checks begins."""
         return self._broker.offsets.query(self._group, HALF_TOPIC, 0) or 0
 
     def prepare(self, message: InnerMessage) -> Stored:
-        """Store a half message."""
+        """Store a message in the half topic, and schedule a check."""
         if self._broker.release.is_5x and _UNIQUE_ID in message.properties:
             message.properties[_TRANSACTION_ID] = message.properties[_UNIQUE_ID]
         half = message.for_system_topic(HALF_TOPIC, 0)
@@ -88,7 +88,7 @@ class HalfMessages:
         return stored
 
     def commit(self, header: EndTransactionRequestHeader) -> None:
-        """Store a half message in its own topic; a repeated commit stores it again."""
+        """Store a half message in its own topic; a second commit stores it a second time."""
         record = self._find_half_message(header)
         message = InnerMessage.from_system_topic(record)
         message.sys_flag = message.sys_flag & ~TransactionState.ROLLBACK | TransactionState.COMMIT
@@ -97,11 +97,14 @@ class HalfMessages:
         self._mark_ended(record.queue_offset)
 
     def roll_back(self, header: EndTransactionRequestHeader) -> None:
-        """Mark a half message as ended, without storing it anywhere."""
+        """Mark a half message as ended, without storing it in its own topic."""
         self._mark_ended(self._find_half_message(header).queue_offset)
 
     def resume_check(self, physical_offset: int) -> None:
-        """Return a message that was given up to the half topic, with its number of checks set to 0."""
+        """Store a given-up message in the half topic again, with its number of checks set to 0.
+
+        Ignore any other message; raise a `Refusal` if there is no message at the address.
+        """
         record = self._broker.store.message_at(physical_offset)
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: there is no such message")
@@ -112,7 +115,7 @@ class HalfMessages:
             self._schedule_check()
 
     def resume(self) -> None:
-        """Continue with the store of an earlier broker."""
+        """Restore the ended messages from the done topic's records, after a restart, and schedule a check."""
         for _, physical, _ in self._broker.store.queue(HALF_DONE_TOPIC, 0):
             if record := self._broker.store.message_at(physical):
                 self._ended.update(int(text) for text in record.body.decode().split(_DONE_END) if text)
@@ -160,7 +163,7 @@ class HalfMessages:
         self._schedule_check()
 
     def _check_one(self, offset: int) -> bool:
-        """Check one half message; return False if it, and so all behind it, are too young."""
+        """Check one half message; return False if it is too young, and all messages behind it are, too."""
         record = None if offset in self._ended else self._broker.store.record_at(HALF_TOPIC, 0, offset)
         original = _number(record, _ORIGINAL_OFFSET, offset) if record else offset
         if record is None or original in self._ended:
@@ -181,7 +184,7 @@ class HalfMessages:
         self._broker.put(replace(InnerMessage.of_record(record), topic=topic.topic_name, queue_id=0))
 
     def _send_check(self, record: Record, times: int) -> None:
-        """Store the message again and ask one producer about the copy; the next check asks another producer."""
+        """Store a copy of the message and ask one producer about the copy; the next check asks the next producer."""
         message, stored = self._store_copy(record, times, {})
         channel = self._broker.producer_groups.pick(message.properties.get(_PRODUCER_GROUP, ""))
         if channel:
@@ -204,7 +207,7 @@ class HalfMessages:
         return message, self._broker.put(message)
 
     def _check_body(self, record: Record, message: InnerMessage, stored: Stored) -> bytes:
-        """Return the message as its producer knows it, with the copy's place in the log."""
+        """Return the record that a check carries: the message with its own topic and queue, and its copy's offsets."""
         text = join_properties({**message.properties, _WAIT: "false"})
         return encode_record(
             replace(
@@ -221,13 +224,13 @@ class HalfMessages:
         return self._broker.clock.now_ms() - record.born_timestamp
 
     def _immunity_ms(self, record: Record) -> int:
-        """Return the age from which on a message is checked: its own, or the broker's setting."""
+        """Return the age in milliseconds from which on the message is checked: its own setting, else the broker's."""
         own_s = _number(record, _IMMUNITY, -1)
         return self._broker.settings.transaction_timeout_ms if own_s < 0 else own_s * 1000
 
 
 def is_half(message: InnerMessage) -> bool:
-    """Return whether a sent message begins a transaction; one that is sent for a retry does not begin it again."""
+    """Return whether a sent message begins a transaction; a message that is sent again for a retry does not."""
     is_retry = message.reconsume_times > 0 and message.properties.get(DELAY, "0") not in ("0", "-1")
     return message.properties.get(HALF_MESSAGE_PROPERTY, "").lower() == "true" and not is_retry
 

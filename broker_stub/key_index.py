@@ -1,6 +1,6 @@
 """Find messages by key.
 
-The index is built on demand: each query first reads the part of the log that was written since the last one.
+The index grows on demand: each query first indexes the part of the log that was written since the last query.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .store import Store
 
 
 class KeyIndex:
-    """Addresses of messages by topic and key; a unique id is a key, too."""
+    """Addresses of a broker's messages, by topic and key; the unique id of a message is one of its keys."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -22,7 +22,7 @@ class KeyIndex:
         self._addresses: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[Record]:
-        """Yield a topic's messages with a key that were stored between two times, the latest first."""
+        """Yield a topic's messages with this key and a store time between two times, the latest message first."""
         self._index_new_records()
         for physical in reversed(self._addresses.get((topic, key), ())):
             record = self._store.message_at(physical)
@@ -30,7 +30,7 @@ class KeyIndex:
                 yield record
 
     def _is_in_queue(self, record: Record) -> bool:
-        """Return whether the record is still in its queue, and the queue was not deleted since."""
+        """Return whether the record's queue still contains it: neither expired nor deleted with the queue."""
         queue = self._store.queue(record.topic, record.queue_id)
         index = record.queue_offset - queue.base
         return 0 <= index < len(queue.physical) and queue.physical[index] == record.physical_offset

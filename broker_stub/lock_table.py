@@ -1,8 +1,8 @@
 """Keep the locks of queues that are consumed in order.
 
-A lock belongs to a client id of a group, one per queue, and is a lease: without renewal for `lease_ms` any client of
-the group can take it. Groups do not affect each other. Locks are lost at a restart. A client id that is connected twice
-is one owner.
+A lock gives one queue to one client id of a group, and is a lease: if the client does not renew it for `lease_ms`, any
+client of the group can take it. Groups do not affect each other. Locks are lost at a restart. If a client id is
+connected twice, both connections are the same owner.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class LockTable:
         self._groups: dict[str, dict[MessageQueue, _Lock]] = defaultdict(dict)
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
-        """Take or renew what is free, expired or the client's own; return the queues that the client now holds."""
+        """Lock or renew queues that are free, expired or the client's own; return the queues that it then holds."""
         return [queue for queue in queues if self._take(self._groups[group], queue, client_id)]
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
-        """Release what the client holds of these queues, expired or not; other clients' locks stay."""
+        """Release the client's locks of these queues, expired or not; other clients' locks stay."""
         locks = self._groups[group]
         for queue in queues:
             if queue in locks and locks[queue].client_id == client_id:
@@ -48,7 +48,7 @@ class LockTable:
         self._groups.clear()
 
     def owners(self, group: str) -> dict[MessageQueue, str]:
-        """Return the owner of each locked queue of a group."""
+        """Return the client id that owns each locked queue of a group."""
         return {queue: lock.client_id for queue, lock in self._groups[group].items() if not self._is_expired(lock)}
 
     def _take(self, locks: dict[MessageQueue, _Lock], queue: MessageQueue, client_id: str) -> bool:

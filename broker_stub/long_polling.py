@@ -1,8 +1,8 @@
 """Hold pulls until a message arrives.
 
-A pull that finds nothing new may wait at its queue. It runs again when a message arrives that its filter matches, when
-its time is up, or when a check every five seconds finds that the queue has grown. That check knows no tags, so it also
-ends the wait behind messages that do not match. On its second run a pull responds in any case.
+A pull that finds no new message may wait at its queue. It runs again when a message arrives that its filter matches, or
+when its time is up. A check every five seconds also runs it if the queue has grown. This check does not know tags, so
+it ends the wait even if no new message matches. When a pull runs again, it responds in any case.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHECK_INTERVAL_MS = 5_000
 
 @dataclass(slots=True, eq=False)
 class HeldPull:
-    """One pull that waits."""
+    """A pull that waits for a message."""
 
     channel: Channel
     offset: int
@@ -30,12 +30,12 @@ class HeldPull:
     due_ms: float
     """Elapsed time of the clock at which the wait ends."""
     run: Callable[[], None]
-    """Runs the pull again and responds."""
+    """Runs the pull again, and sends its response."""
     timer: Timer = field(init=False)
 
 
 class HeldPulls:
-    """The waiting pulls of one broker."""
+    """The held pulls of one broker."""
 
     def __init__(self, clock: Clock, max_offset: Callable[[str, int], int]) -> None:
         self._clock = clock
@@ -51,7 +51,10 @@ class HeldPulls:
         self._set_timer(key, pull)
 
     def message_arrived(self, key: QueueKey, tag_code: int | None, properties: Mapping[str, str] | None) -> None:
-        """Run the pulls that wait for a new message; None stands for an unknown code or unknown properties."""
+        """Run the held pulls whose filter may match a new message of this queue.
+
+        A tag code or properties of None are unknown and match every filter.
+        """
         if not (waiting := self._pulls.get(key)):
             return
         end = self._max_offset(*key)
@@ -60,7 +63,7 @@ class HeldPulls:
                 self._run(key, pull)
 
     def drop(self, channel: Channel) -> None:
-        """Remove the pulls of a closed connection."""
+        """Remove the held pulls of a closed connection."""
         for key, waiting in list(self._pulls.items()):
             for pull in [pull for pull in waiting if pull.channel is channel]:
                 self._remove(key, pull)

@@ -1,8 +1,8 @@
 """Keep the offsets of consumer groups.
 
-Three tables by `topic@group`: committed offsets; the next offset to pull, for statistics; and resets that an
-administrator ordered. A reset lasts until the group's next pull of the queue: until then queries return the reset
-offset and commits are ignored.
+There are three tables by `topic@group`: committed offsets; the offset of each group's next pull, for statistics; and
+resets that an administrator ordered. A reset lasts until the group's next pull of the queue: until then queries return
+the reset offset, and commits are ignored.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Table = dict[str, dict[int, int]]
 
 
 def table_key(topic: str, group: str) -> str:
-    """Return the tables' key for a topic and group."""
+    """Return the key of a topic and a group in the tables."""
     return f"{topic}{SEPARATOR}{group}"
 
 
 class ConsumerOffsets:
-    """The offset tables of one broker."""
+    """The three offset tables of one broker."""
 
     def __init__(self) -> None:
         self.committed: Table = defaultdict(dict)
@@ -33,53 +33,53 @@ class ConsumerOffsets:
         self.resets: Table = defaultdict(dict)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Store an offset, higher or lower; without effect while a reset is pending."""
+        """Store a group's offset, higher or lower than before; do nothing while a reset of the queue is pending."""
         key = table_key(topic, group)
         if queue_id not in self.resets.get(key, {}):
             self.committed[key][queue_id] = offset
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Return a group's offset; None if it has none."""
+        """Return a group's reset or committed offset of a queue; None if it has none."""
         key = table_key(topic, group)
         reset = self.resets.get(key, {}).get(queue_id)
         return reset if reset is not None else self.committed.get(key, {}).get(queue_id)
 
     def record_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Store the offset of the group's next pull."""
+        """Store the offset of a group's next pull, for statistics."""
         self.pulled[table_key(topic, group)][queue_id] = offset
 
     def pull_offset_of(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Return the offset of the group's next pull; None if it never pulled."""
+        """Return the offset of a group's next pull of a queue; None if it never pulled."""
         return self.pulled.get(table_key(topic, group), {}).get(queue_id)
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Reset a group's offset."""
+        """Set a group's offset of a queue, in force until the group's next pull."""
         key = table_key(topic, group)
         self.committed[key][queue_id] = self.resets[key][queue_id] = offset
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Remove and return the pending reset of a queue; None if there is none."""
+        """Remove a queue's pending reset and return its offset; None if there is none."""
         return self.resets.get(table_key(topic, group), {}).pop(queue_id, None)
 
     def topics(self, group: str) -> set[str]:
-        """Return the topics in which a group has offsets."""
+        """Return the topics in which a group has committed offsets."""
         return {topic for topic, other in self._keys() if other == group}
 
     def groups(self, topic: str) -> set[str]:
-        """Return the groups that have offsets in a topic."""
+        """Return the groups that have committed offsets in a topic."""
         return {group for other, group in self._keys() if other == topic}
 
     def queues(self, group: str, topic: str) -> Mapping[int, int]:
-        """Return a group's committed offsets in a topic."""
+        """Return a group's committed offsets in a topic, by queue id."""
         return self.committed.get(table_key(topic, group), {})
 
     def forget_group(self, group: str) -> None:
-        """Remove all offsets of a group."""
+        """Remove all offsets of a group, in all topics."""
         for topic in self.topics(group):
             self._forget(table_key(topic, group))
 
     def forget_topic(self, topic: str) -> None:
-        """Remove all groups' offsets in a topic."""
+        """Remove the offsets of all groups in a topic."""
         for group in self.groups(topic):
             self._forget(table_key(topic, group))
 
@@ -97,13 +97,13 @@ class ConsumerOffsets:
 
 
 def parse_offsets(data: bytes) -> Table:
-    """Parse a `consumerOffset.json`."""
+    """Return the table of offsets in the bytes of a `consumerOffset.json` file."""
     table = fastjson.parse(data)["offsetTable"]
     return {key: {int(queue_id): int(offset) for queue_id, offset in row.items()} for key, row in table.items()}
 
 
 def offsets_body(table: Table, *, is_5x: bool) -> dict[str, Any]:
-    """Return the offsets as brokers write and send them; 4.9.7 has the offsets alone."""
+    """Return the offsets as the JSON object that brokers write and send; 5.x adds a data version."""
     members: dict[str, Any] = {"offsetTable": {key: dict(sorted(row.items())) for key, row in table.items() if row}}
     if is_5x:
         groups: defaultdict[str, list[str]] = defaultdict(list)
@@ -122,7 +122,10 @@ def format_offsets(table: Table, *, is_5x: bool) -> str:
 
 
 def _format(value: Any, depth: int) -> str:
-    """Format objects over several lines; a queue's numbers stay on one line, and only the last one ends it."""
+    """Return an object as JSON text over several lines, in the layout of the broker's file.
+
+    The offsets of one group and topic stay on one line.
+    """
     if not isinstance(value, dict):
         return fastjson.write(value).decode()
     inner, outer = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth

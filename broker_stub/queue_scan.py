@@ -17,11 +17,11 @@ from .commit_log import SEGMENT_BYTES, CommitLog
 from .consume_queue import ConsumeQueue
 
 _INDEX_ENTRY_BYTES = 20
-"""Size of a consume queue's entry in a real broker, whose scan limit counts bytes."""
+"""Size of an entry in a real broker's consume-queue file; the broker's scan limit counts these bytes."""
 
 
 class GetStatus(Enum):
-    """Outcome of a read from a queue; the names are the broker's, and the remarks of its responses."""
+    """Outcome of reading a queue; the names and their texts are those of the broker, which puts them into remarks."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -35,11 +35,14 @@ class GetStatus(Enum):
 
 
 class MessageFilter(Protocol):
-    """A subscription's filter: it is asked for the tag code first, then, if it needs them, for the properties."""
+    """The interface of a subscription's filter.
+
+    The broker checks the tag code first and then, if the filter reads properties, the message's properties.
+    """
 
     @property
     def reads_properties(self) -> bool:
-        """Whether the tag code alone does not decide."""
+        """Whether the filter needs the message's properties, because the tag code does not decide alone."""
 
     def matches_code(self, tag_code: int) -> bool:
         """Return whether a message with this tag code may match."""
@@ -50,14 +53,14 @@ class MessageFilter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PullLimits:
-    """Limits of one response; the defaults are the broker's."""
+    """Limits of one response to a pull; the defaults are those of a real broker."""
 
     memory_bytes: int = 256 * 1024
     memory_count: int = 32
     disk_bytes: int = 64 * 1024
     disk_count: int = 8
     warm_bytes: int | None = None
-    """Distance from the log's end within which data counts as in memory; None: all of it."""
+    """Number of bytes at the log's end that count as in memory; None: the whole log."""
     filter_bytes: int = 16_000
     total_bytes: int = 128 * 1024 * 1024
     index_file_entries: int = 300_000
@@ -67,7 +70,7 @@ DEFAULT_LIMITS = PullLimits()
 
 
 class GetResult(NamedTuple):
-    """Result of a read from a queue."""
+    """The result of reading messages from a queue for one pull."""
 
     status: GetStatus
     next_begin_offset: int
@@ -75,7 +78,7 @@ class GetResult(NamedTuple):
     max_offset: int
     records: tuple[memoryview, ...] = ()
     cold: bool = False
-    """Whether the data counts as read from disk, upon which the broker suggests a slave."""
+    """Whether the messages count as read from disk; the broker then suggests a slave."""
 
 
 class QueueScan:
@@ -84,14 +87,17 @@ class QueueScan:
     def __init__(self, log: CommitLog, limits: PullLimits, queue: ConsumeQueue, max_count: int) -> None:
         self.status = GetStatus.NO_MATCHED_MESSAGE
         self.next_offset = queue.min_offset
-        """Offset at which the next scan begins."""
+        """Offset behind the last scanned message, where the next pull begins."""
         self.records: list[memoryview] = []
-        """The records found; one view may hold several adjacent records."""
+        """The found records; one view may contain several adjacent records."""
         self._log, self._limits, self._queue, self._max_count = log, limits, queue, max_count
         self._bytes = 0
 
     def run(self, offset: int, end: int, message_filter: MessageFilter | None) -> None:
-        """Scan from an offset within the bounds; without a filter every message matches."""
+        """Scan the queue from `offset`, which must lie within the bounds, and add matching messages to `records`.
+
+        Without a filter every message matches.
+        """
         limits = self._limits
         entries = -(-max(limits.filter_bytes, self._max_count * _INDEX_ENTRY_BYTES) // _INDEX_ENTRY_BYTES)
         file_end = (offset // limits.index_file_entries + 1) * limits.index_file_entries
@@ -100,11 +106,15 @@ class QueueScan:
             self._walk(offset, end, message_filter)
 
     def is_cold(self, physical: int) -> bool:
-        """Return whether an address counts as on disk only."""
+        """Return whether the record at this address of the log counts as only on disk, no longer in memory."""
         return self._limits.warm_bytes is not None and self._log.end - physical > self._limits.warm_bytes
 
     def _take_contiguous(self, offset: int, end: int) -> bool:
-        """Take a whole response in one slice and return True, unless something in it is cold, deleted or scattered."""
+        """Take all messages of the response in one slice of the log, and return True.
+
+        Return False and take nothing if a message among them counts as on disk, is deleted, or is not adjacent to the
+        next.
+        """
         limits, queue = self._limits, self._queue
         first = offset - queue.base
         count = min(end - offset, max(self._max_count, 1), limits.memory_count)
@@ -156,7 +166,10 @@ class QueueScan:
 
 
 def check_bounds(offset: int, low: int, high: int) -> tuple[GetStatus, int]:
-    """Compare an offset with a queue's bounds; return FOUND if it lies within, and the offset to go on from."""
+    """Compare an offset with a queue's minimum `low` and maximum `high`; return the status and the next offset to read.
+
+    The status is FOUND if a message has this offset; if not, the next offset is the one that the broker suggests.
+    """
     if high == 0:
         return GetStatus.NO_MESSAGE_IN_QUEUE, 0
     if offset < low:

@@ -23,7 +23,7 @@ Handler = Callable[[S, ClientRequest], HandlerResult]
 
 
 class Registry(Generic[S]):
-    """The handlers of one role, by request code."""
+    """The handlers of one role (broker or name server), by request code."""
 
     def __init__(self, role: str) -> None:
         self.role = role
@@ -32,7 +32,7 @@ class Registry(Generic[S]):
     def handles(
         self, *codes: RequestCode | AdminCode
     ) -> Callable[[Callable[[S, ClientRequest], HandlerResult]], Callable[[S, ClientRequest], HandlerResult]]:
-        """Register a function for these request codes; raise ValueError if one of them has a handler already."""
+        """Return a decorator that registers a handler for these codes; it raises ValueError for a code that has one."""
 
         def register(handler: Handler[S]) -> Handler[S]:
             for code in codes:

@@ -1,6 +1,7 @@
 """Define the releases that the stub emulates.
 
-Code with a difference of behaviour asks `is_5x`. Differences that are a number or a text stand here.
+Code whose behaviour differs between releases checks `is_5x`. Differences that consist of a number or a text are defined
+here.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ class Release:
 
     name: str
     version: int
-    """Version in responses: the ordinal of Java's `MQVersion`."""
+    """Version that responses carry: the ordinal of the release in Java's `MQVersion`."""
     is_5x: bool
     help_page: str
-    """Address of the help page that some refusals name."""
+    """Address of the help page that some refusals mention."""
     unknown_codes: frozenset[RequestCode | AdminCode] = frozenset()
-    """Requests that the stub handles and this release does not."""
+    """Request codes that the stub can handle, but this release does not know."""
 
 
 RELEASES = {
@@ -62,7 +63,7 @@ RELEASES = {
 
 
 def find_release(name: str) -> Release:
-    """Return the release of a name; raise OptionError if it is unknown."""
+    """Return the release with this name; raise OptionError if the stub does not emulate it."""
     if name not in RELEASES:
         raise OptionError(
             "emulate", name, "the stub does not emulate this release", advice=f"give {' or '.join(RELEASES)}"

@@ -1,7 +1,7 @@
 """Define what a request handler receives and what it returns.
 
-A handler returns the response, None for a request that takes none, or `HELD` when the response follows later through
-`ClientRequest.reply`. A `Refusal` that it raises becomes the response that the exception holds.
+A handler returns the response, None for a request that gets no response, or `HELD` if the response follows later
+through `ClientRequest.reply`. If it raises a `Refusal`, the response in this exception is sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ H = TypeVar("H", bound=Header)
 
 
 class Held(Enum):
-    """Marks a response that follows later."""
+    """Type of `HELD`, which a handler returns if its response follows later."""
 
     HELD = "held"
 
@@ -28,12 +28,12 @@ class Held(Enum):
 HELD: Final = Held.HELD
 HandlerResult = Command | Held | None
 OnReply = Callable[[Command | None], None]
-"""Takes a client's response to the broker's own request; None if the client left or did not respond in time."""
+"""Called with the client's response to a request of the broker; None if the client left or did not respond in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyFault:
-    """A fault that is injected into a response on its way; the first field that is set counts."""
+    """A fault that the stub injects into a response; of its fields, the first one that is set applies."""
 
     drop: bool = False
     delay_ms: int = 0
@@ -46,7 +46,7 @@ class ReplyFault:
 
 
 class Channel(Protocol):
-    """One client's connection, as the broker's state uses it."""
+    """The connection to one client, as handlers and the broker's state use it."""
 
     @property
     def remote(self) -> Address:
@@ -61,7 +61,7 @@ class Channel(Protocol):
     def send_request(
         self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int
     ) -> None:
-        """Send the client a request, and pass its response to `on_reply`."""
+        """Send the client a request; call `on_reply` with its response, or with None after `timeout_ms`."""
 
     def close(self) -> None:
         """End the connection."""
@@ -69,29 +69,29 @@ class Channel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
-    """One request of a client."""
+    """A request that a client has sent."""
 
     command: Command
     channel: Channel
     reply_fault: ReplyFault | None = None
 
     def header(self, cls: type[H]) -> H:
-        """Return the request's fields as a typed header."""
+        """Return the request's fields as a typed header of class `cls`."""
         return from_fields(cls, self.command.fields)
 
     @property
     def body(self) -> bytes:
-        """The request's body."""
+        """The body of the request."""
         return bytes(self.command.body)
 
     def reply(self, response: Command) -> None:
-        """Send the response of a held request, unless the request takes none."""
+        """Send the response of a held request; do nothing if the request is one-way."""
         if not self.command.is_oneway:
             self.channel.reply(self.command, response, self.reply_fault)
 
 
 class Refusal(Exception):
-    """A response other than success."""
+    """Raised by a handler to respond with an error; it contains the response."""
 
     def __init__(self, code: int, remark: str, fields: dict[str, str] | Header | None = None) -> None:
         super().__init__(remark)
@@ -105,7 +105,10 @@ def response(
     *,
     remark: str | None = None,
 ) -> Command:
-    """Build a response; the server adds opaque, emulated version and header form."""
+    """Return a response with this code, fields, body and remark.
+
+    The dispatcher later sets its opaque, version and header form.
+    """
     if isinstance(fields, Header):
         fields = to_fields(fields)
     return Command(code, fields=fields, body=body, remark=remark, flag=RESPONSE_FLAG, language=LanguageCode.JAVA)

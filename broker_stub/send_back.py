@@ -1,8 +1,8 @@
 """Store messages again that their consumer sends back.
 
-Such a message goes to the group's retry topic, delayed, or, after the last retry, to the group's dead-letter topic.
-There are two ways: the consumer names the message's place in the log (`send_back`), or sends it as a new message to the
-retry topic (`redirect`), as orderly consumers do after their last retry.
+Such a message goes to the group's retry topic, with a delay, or after the last retry to the group's dead-letter topic.
+There are two ways: the consumer names the message's address in the log (`send_back`), or sends it as a new message to
+the retry topic (`redirect`), as orderly consumers do after their last retry.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .topic_table import WRITABLE
 
 FIRST_RETRY_LEVEL = 3
 MAX_TIMES_SINCE_VERSION = 121
-"""Clients of this version (3.4.9) and later send the maximum of retries; for older ones the group's counts."""
+"""First client version (3.4.9) that sends the maximum of retries; for older clients the group's maximum applies."""
 
 RETRY_TOPIC, ORIGIN_MESSAGE_ID, WAIT = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "WAIT"
 
 
 def send_back(broker: Broker, header: ConsumerSendMsgBackRequestHeader, client_version: int) -> None:
-    """Store a message of the log for a retry, or as a dead letter."""
+    """Store a message of the log again, in the group's retry topic or as a dead letter."""
     config = _find_group(broker, header.group)
     if not broker.permission & WRITABLE:
         remark = f"the broker[{broker.address.host}] sending message is forbidden"
@@ -64,7 +64,10 @@ def _retry_message(
 
 
 def redirect(broker: Broker, message: InnerMessage, max_times: int | None, client_version: int) -> InnerMessage:
-    """Return a message to a retry topic, or to the dead letters after the last retry or for an orderly group."""
+    """Return a message to a retry topic unchanged, or as a dead letter if its group has no retry left for it.
+
+    Return messages to other topics unchanged.
+    """
     if not message.topic.startswith(RETRY_PREFIX):
         return message
     config = _find_group(broker, message.topic.removeprefix(RETRY_PREFIX))
@@ -77,7 +80,7 @@ def redirect(broker: Broker, message: InnerMessage, max_times: int | None, clien
 
 
 def _is_exhausted(broker: Broker, group: str, times: int, limit: int) -> bool:
-    """Return whether no retry is left; a group with queue locks sends only dead letters (5.1.1 and later)."""
+    """Return whether a message has no retry left; at 5.x it has none, either, if its group holds queue locks."""
     if not broker.release.is_5x:
         return times >= limit
     return times > limit or bool(broker.locks.owners(group))

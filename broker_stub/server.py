@@ -1,11 +1,11 @@
 """Serve sockets: pass requests to the dispatcher and send responses.
 
-One thread runs an event loop, and in it everything the stub does: sockets, handlers, timers. Other threads have their
-calls carried there (`Runtime.call`) and wait. So the state needs no locks, and a handler that responds to held requests
-writes to their connections at once.
+One thread runs an event loop, in which everything runs that the stub does: sockets, handlers, timers. Other threads
+pass their calls to this thread (`Runtime.call`) and wait for the result. So the state needs no locks, and a handler can
+write to any connection at once.
 
-Bytes are received straight into the session's buffer. Garbage closes its connection and no other. While a client does
-not read its responses, the stub does not read its requests.
+Received bytes go straight into the session's buffer. Malformed bytes close only the connection on which they came.
+While a client does not read its responses, the stub does not read its requests.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 CALL_TIMEOUT_S = 120.0
 JOIN_TIMEOUT_S = 10.0
 IDLE_TIMEOUT_S = 120.0
-"""Seconds without a byte in either direction after which both sides close a connection."""
+"""Seconds without a byte in either direction after which the stub closes a connection, as clients do, too."""
 _SEND_BUFFER_BYTES = 4 * 1024 * 1024
 _BACKLOG = 1024
 _TLS_HELLO = b"\x16"
@@ -53,14 +53,14 @@ _LOOPBACK = "127.0.0.1"
 
 
 class TlsFiles(NamedTuple):
-    """Paths of the server's certificate and key, in PEM format."""
+    """Paths of the server's certificate and private key, in PEM format."""
 
     certificate: str
     key: str
 
 
 def make_tls_context(files: TlsFiles) -> ssl.SSLContext:
-    """Return the TLS context of a certificate; raise OptionError if the files are unusable."""
+    """Return the TLS context for a certificate and key; raise OptionError if the files are unusable."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(files.certificate, files.key)
@@ -91,7 +91,7 @@ class Runtime:
         return self._thread.is_alive()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run a function in the stub's thread, wait for it, and return its result."""
+        """Run a function in the stub's thread and return its result; raise after a timeout or if the stub is closed."""
         if threading.current_thread() is self._thread:
             return function()
         if self.loop.is_closed():
@@ -106,13 +106,13 @@ class Runtime:
             ) from cause
 
     def listen(self, address: Address, tls: ssl.SSLContext | None = None) -> Listener:
-        """Bind a port without serving it yet; port 0 stands for a free one."""
+        """Return a listener that is bound to an address (port 0: a free port) but accepts no connections yet."""
         listener = Listener(self, address, tls)
         self.listeners.append(listener)
         return listener
 
     def call_repeatedly(self, seconds: float, function: Callable[[], None]) -> None:
-        """Call a function repeatedly, by real time, until the end."""
+        """Call a function every `seconds` of real time until the runtime is closed."""
 
         def run() -> None:
             try:
@@ -124,7 +124,7 @@ class Runtime:
         self._repeat = self.loop.call_later(seconds, run)
 
     def close(self) -> None:
-        """End all connections and the thread."""
+        """End all connections and then the thread."""
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(lambda: self.loop.create_task(self._shut_down()))
             self._thread.join(JOIN_TIMEOUT_S)
@@ -145,7 +145,7 @@ class Runtime:
         self.loop.stop()
 
     def _set_alarm(self) -> None:
-        """Set an alarm for the clock's next timer; an alarm that rings too early only sets a new one."""
+        """Wake the event loop when the clock's next timer is due; if it wakes too early, it sets a new alarm."""
         wait_ms = self.clock.wait_ms()
         if wait_ms is None or self.loop.is_closed():
             return
@@ -168,7 +168,7 @@ def _complete(future: Future[T], function: Callable[[], T]) -> None:
 
 
 class Listener:
-    """One port and its connections. All but the constructor runs in the stub's thread."""
+    """One port and its connections; all methods but the constructor must run in the stub's thread."""
 
     def __init__(self, runtime: Runtime, address: Address, tls: ssl.SSLContext | None) -> None:
         self.connections: set[Connection] = set()
@@ -181,26 +181,26 @@ class Listener:
         host, port = self._socket.getsockname()[:2]
         self._bound = Address(host, port)
         self.address = Address(_own_host() if host in _WILDCARDS else host, port)
-        """Address that clients are given."""
+        """Address that clients are told to connect to."""
 
     def __repr__(self) -> str:
         return f"<Listener {self.address} {'open' if self._socket else 'closed'}, {len(self.connections)} connections>"
 
     def open(self, dispatcher: Dispatcher[Any]) -> None:
-        """Serve the clients that connect."""
+        """Accept connections, and pass their requests to this dispatcher."""
         self._dispatcher = dispatcher
         self._socket = self._socket or _bind(self._bound)
         self.loop.add_reader(self._socket, self._accept)
 
     def refuse(self) -> None:
-        """Release the port; open connections stay."""
+        """Stop accepting connections; the open ones stay."""
         if self._socket:
             self.loop.remove_reader(self._socket)
             self._socket.close()
             self._socket = None
 
     def close(self) -> None:
-        """Release the port and end its connections."""
+        """Stop accepting connections and end the open ones."""
         self.refuse()
         for task in self.tasks:
             task.cancel()
@@ -221,7 +221,7 @@ class Listener:
         task.add_done_callback(self.tasks.discard)
 
     async def _start(self, peer: socket.socket) -> None:
-        """Start a connection; with a certificate, the first byte tells TLS from plain clients."""
+        """Start serving an accepted connection; on a port with a certificate the first byte shows whether it is TLS."""
         try:
             tls = self._tls if self._tls and await self._first_byte(peer) == _TLS_HELLO else None
             await self.loop.connect_accepted_socket(self._make_connection, peer, ssl=tls)
@@ -261,7 +261,7 @@ def _bind(address: Address) -> socket.socket:
 
 
 def _own_host() -> str:
-    """Return this machine's own address, from its routing table; nothing is sent."""
+    """Return this machine's address as its routing table gives it; no packet is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -272,7 +272,7 @@ def _own_host() -> str:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One client's connection: the `Channel` that handlers use."""
+    """The `Channel` of one client that is connected by a socket."""
 
     def __init__(self, listener: Listener, dispatcher: Dispatcher[Any], clock: Clock) -> None:
         self.remote = Address("", 0)
@@ -294,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- what handlers call ------------------------------------------------------------------------------------------
 
     def reply(self, request: Command, response: Command, reply_fault: ReplyFault | None = None) -> None:
-        """Respond to a request of the client; do nothing if the connection is ending."""
+        """Send the response to a client's request, with a fault if one is given; do nothing on an ending connection."""
         if self._session.broken:
             return
         response.version = self._dispatcher.release.version
@@ -314,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
     def send_request(
         self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int
     ) -> None:
-        """Send the client a request, and pass its response to `on_reply`."""
+        """Send the client a request; call `on_reply` with its response, or with None after `timeout_ms`."""
         if self._session.broken:
             on_reply(None)
             return
@@ -329,12 +329,12 @@ class Connection(asyncio.BufferedProtocol):
         self._write(data)
 
     def close(self) -> None:
-        """End the connection after everything written has been sent."""
+        """End the connection once all written bytes have been sent."""
         if self._transport:
             self._transport.close()
 
     def abort(self) -> None:
-        """End the connection at once."""
+        """End the connection at once, and discard unsent bytes."""
         if self._transport:
             self._transport.abort()
 
@@ -350,7 +350,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher.on_open(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release everything that belongs to the connection; called by the event loop."""
+        """Drop the connection's requests, members and held pulls; called by the event loop."""
         self._transport = None
         self._listener.connections.discard(self)
         if self._idle_check:
@@ -360,11 +360,11 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher.on_close(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the memory to receive into."""
+        """Return the memory into which the event loop receives bytes."""
         return self._session.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Dispatch the requests that the received bytes complete."""
+        """Dispatch the requests that the last received bytes complete."""
         self._last_activity = self._loop.time()
         try:
             for event in self._session.received(nbytes):
@@ -377,12 +377,12 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def pause_writing(self) -> None:
-        """Stop reading from a client that does not read."""
+        """Stop reading requests, because the client does not read its responses."""
         if self._transport:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Read again from a client that reads again."""
+        """Read requests again, because the client reads its responses again."""
         if self._transport:
             self._transport.resume_reading()
 
@@ -396,7 +396,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(data)
 
     def _send_faulty(self, data: bytes, reply_fault: ReplyFault) -> None:
-        """Send a response as the fault injector wants it."""
+        """Send a response with the given fault: late, in part, byte by byte, or not at all."""
         if reply_fault.drop:
             return
         if reply_fault.cut:
@@ -417,7 +417,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def _trickle(self, data: bytes, at: int = 0) -> None:
-        """Send one byte per round of the loop; writes in between wait until the last byte is sent."""
+        """Send one byte in each round of the event loop; later responses wait until the last byte is sent."""
         waiting, self._outbox = self._outbox or deque(), None
         self._write(data[at : at + 1])
         if at + 1 < len(data) and self._transport:

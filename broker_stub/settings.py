@@ -1,4 +1,4 @@
-"""Define how the brokers of a cluster are configured."""
+"""Define the settings of a cluster's brokers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .releases import Release, find_release
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Configuration of a cluster's brokers; the defaults are a real broker's, where no comment says otherwise."""
+    """Settings of a cluster's brokers; the defaults are those of a real broker unless a comment says otherwise."""
 
     release: Release = field(default_factory=lambda: find_release("5.3.3"))
     cluster_name: str = "DefaultCluster"
@@ -18,13 +18,13 @@ class Settings:
     auto_create_groups: bool = True
     default_topic_queues: int = 8
     property_filter: bool = True
-    """Whether SQL92 is allowed; a real broker's default is no."""
+    """Whether brokers filter by SQL92; at a real broker the default is no."""
     slave_reads: bool = True
-    """Whether slaves serve pulls; a real 5.x slave's default is no."""
+    """Whether slaves serve pulls; at a real 5.x slave the default is no."""
     server_side_reset: bool = True
     recall_messages: bool = False
     first_message_in_memory: bool = True
-    """Whether a group without an offset starts at 0 in a queue that still has its first message."""
+    """Whether the first message of a queue counts as in memory, so that a group without an offset starts at 0."""
     long_polling: bool = True
     max_message_bytes: int = 4 * 1024 * 1024
     lock_lease_ms: int = 60_000
@@ -35,7 +35,7 @@ class Settings:
     binary_answers: bool = False
     """Whether 5.x responds with binary headers; 4.9.7 responds in the form of the request."""
     order_topics: bool = False
-    """Whether routes carry the order configuration of topics."""
+    """Whether routes contain the order configuration of topics."""
     delay_levels: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     timer_max_delay_ms: int = 3 * 24 * 3600 * 1000
     limits: PullLimits = DEFAULT_LIMITS

@@ -33,13 +33,13 @@ Evaluate = Callable[[Properties], Value]
 
 
 class SqlSyntaxError(RocketMQError):
-    """A filter expression that the broker refuses to compile."""
+    """Raised for a filter expression that the broker refuses to compile."""
 
     code = "SQL_SYNTAX"
 
 
 class SqlEvaluationError(RocketMQError):
-    """A message on which an expression cannot be evaluated; the filter does not match it."""
+    """Raised if an expression cannot be evaluated for a message; the filter does not match this message."""
 
     code = "SQL_EVALUATION"
 
@@ -52,7 +52,7 @@ class SqlFilter:
     evaluate: Evaluate
 
     def matches(self, properties: Properties) -> bool:
-        """Return whether the message matches: null, false and errors do not."""
+        """Return whether the expression is true for these properties; null, false and errors do not match."""
         try:
             return self.evaluate(properties) is True
         except (SqlEvaluationError, RecursionError):
@@ -83,7 +83,10 @@ _END = ("end", "")
 
 
 def _words(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (kind, word) lazily: an error behind the part that is parsed is never seen."""
+    """Yield (kind, word) for each word of the text, one at a time.
+
+    An error behind the part that the parser reads is never raised.
+    """
     at = 0
     while True:
         at = _SKIPPED.match(text, at).end()  # type: ignore[union-attr]  # the pattern matches the empty text
@@ -104,7 +107,7 @@ def _words(text: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A part of an expression with what the compile-time checks ask about it."""
+    """A part of a parsed expression: its evaluation, and its kind for checks at compile time."""
 
     evaluate: Evaluate
     is_condition: bool = False
@@ -122,7 +125,7 @@ class _Parser:
         self._kind, self._word = next(self._words)
 
     def whole(self) -> _Node:
-        """Parse one condition; the rest of the text is not read."""
+        """Parse one condition from the start of the text, and ignore the text behind it."""
         return self._condition(self._or())
 
     def _or(self) -> _Node:
@@ -257,7 +260,7 @@ class _Parser:
         return word[1:-1].replace("''", "'")
 
     def _condition(self, node: _Node) -> _Node:
-        """Return the node as a condition; a bare name is true only for a Boolean, which no property is."""
+        """Return the node as a condition; a bare property name is never true, since properties are text."""
         if node.is_condition:
             return node
         if node.is_name:
@@ -381,7 +384,7 @@ def _orders(wanted: Callable[[int], bool], left: Value, right: Value) -> Value:
 
 
 def _order(left: Value, right: Value) -> int:
-    """Return -1, 0 or 1 as Java's compareTo does after conversion; values of incomparable types count as smaller."""
+    """Return -1, 0 or 1 as Java's compareTo does, after converting text; return -1 for incomparable types."""
     if isinstance(left, str):
         left = _converted(left, right)
     elif isinstance(right, str):
@@ -397,12 +400,12 @@ def _order(left: Value, right: Value) -> int:
 
 
 def _double_key(value: float) -> tuple[bool, float, float]:
-    """Return a sort key with the order of Double.compareTo: NaN is the largest and equals itself, -0.0 < 0.0."""
+    """Return a sort key with which floats sort as in Java's Double.compareTo: -0.0 < 0.0, and NaN is the largest."""
     return (True, 0.0, 0.0) if math.isnan(value) else (False, value, math.copysign(1.0, value))
 
 
 def _converted(text: str, other: Value) -> Value:
-    """Return a text converted to the other side's type."""
+    """Return the text converted to the type of `other`, the value that it is compared with."""
     if isinstance(other, bool):
         return text.lower() == "true"
     if isinstance(other, float):

@@ -1,10 +1,10 @@
 """Hold the state of a cluster, without its sockets.
 
 `Cluster` is what a name server knows: the reachable brokers and its own key-value table. `Broker` is one broker: its
-topics, its messages, its groups and the tables of these. Both live in the server's thread. Calls from other threads are
-carried there first, so nothing here is locked.
+topics, messages, groups and the tables of these. Both are used in the server's thread only. Other threads pass their
+calls to that thread, so nothing here needs locks.
 
-Every handler receives a broker. Its parts:
+Every handler receives a broker. The attributes of a broker:
 
     topics            topic configurations             store, key_index   messages, and their keys
     held_pulls        pulls that wait for a message    offsets            committed offsets
@@ -41,7 +41,7 @@ from .topic_table import READ_WRITE, Topics
 
 MASTER_ID = 0
 REGISTER_INTERVAL_MS = 30_000
-"""Milliseconds between two registrations of a broker whose topics do not change."""
+"""Milliseconds after which a broker registers again if its topics do not change."""
 REGION = "DefaultRegion"
 BROKER_PROPERTIES = {"MSG_REGION": REGION, "TRACE_ON": "true"}
 """Properties that a 5.x broker adds to every message, and fields that it adds to every response to a send."""
@@ -56,7 +56,7 @@ class Cluster:
         self.clock = clock
         self.brokers: list[Broker] = []
         self.values: dict[str, dict[str, str]] = {}
-        """Key-value configuration, by namespace."""
+        """Key-value configuration of the name server, by namespace."""
         self.config = {
             "clusterTest": "false",
             "deleteTopicWithBrokerRegistration": "false",
@@ -64,18 +64,21 @@ class Cluster:
             "productEnvName": "center",
             "returnOrderTopicConfigToBroker": "true",
         }
-        """The name server's own configuration."""
+        """The settings of the name server itself."""
         self.read_only: set[str] = set()
-        """Names of brokers whose topics the route shows without the write permission."""
+        """Names of brokers whose topics are shown in routes without the write permission."""
         self.forgotten: dict[str, tuple[float, int]] = {}
-        """Topics that were deleted at the name server: until which elapsed time, and at which number of topic changes.
+        """Topics that were deleted at the name server.
+
+        The value is the elapsed time until which a topic stays out of routes, and the number of topic changes at its
+        deletion. A further change ends this time early.
         """
 
     def __repr__(self) -> str:
         return f"<Cluster {self.settings.cluster_name}, {self.brokers}>"
 
     def topic_changes(self) -> int:
-        """Return a number that grows when a broker's topics change, upon which the broker registers them again."""
+        """Return a number that grows whenever topics of a broker change; the broker then registers them again."""
         return sum(broker.topics.version for broker in self.brokers)
 
     def forget(self, topic: str) -> None:
@@ -83,20 +86,20 @@ class Cluster:
         self.forgotten[topic] = self.clock.elapsed_ms() + REGISTER_INTERVAL_MS, self.topic_changes()
 
     def is_forgotten(self, topic: str) -> bool:
-        """Return whether a topic is left out of routes."""
+        """Return whether a topic was deleted at the name server and no broker has registered it since."""
         until_ms, changes = self.forgotten.get(topic, (0.0, 0))
         return self.clock.elapsed_ms() < until_ms and self.topic_changes() == changes
 
     def reachable_brokers(self) -> list[Broker]:
-        """Return the brokers that can be reached."""
+        """Return the brokers, masters and slaves, that are up."""
         return [broker for broker in self.brokers if broker.is_up]
 
     def masters(self) -> list[Broker]:
-        """Return all masters, reachable or not."""
+        """Return all masters, whether they are up or not."""
         return [broker for broker in self.brokers if broker.is_master]
 
     def broker(self, name: str, broker_id: int = MASTER_ID) -> Broker:
-        """Return one broker by name; raise OptionError if there is none."""
+        """Return the broker with this name and id; raise OptionError if there is none."""
         for broker in self.brokers:
             if (broker.name, broker.broker_id) == (name, broker_id):
                 return broker
@@ -104,7 +107,7 @@ class Cluster:
         raise OptionError("broker", name, f"the stub has no broker {broker_id} of this name", advice=f"it has {known}")
 
     def find_brokers(self, name: str | None, broker_id: int | None = None) -> list[Broker]:
-        """Return the brokers of a name, master and slaves; None stands for any name or id."""
+        """Return the brokers with this name and id, masters and slaves; None stands for any name or id."""
         if name is not None:
             self.broker(name)
         return [
@@ -112,7 +115,7 @@ class Cluster:
         ]
 
     def reachable_master(self, name: str) -> Broker | None:
-        """Return the master of a name if it can be reached, else None."""
+        """Return the master with this name if it is up, else None."""
         return next((broker for broker in self.reachable_brokers() if broker.name == name and broker.is_master), None)
 
 
@@ -146,7 +149,7 @@ class Broker:
         self.filters = FilterTable()
         self.group_configs = GroupConfigs(self.release, auto_create=settings.auto_create_groups)
         self.other_config: dict[str, str] = {}
-        """Settings that clients set and that have no effect here."""
+        """Settings that clients stored and that have no effect here."""
         self.consumer_groups = ConsumerGroups(self.clock, self.group_configs, self.filters, settings.client_expiry_ms)
         self.producer_groups = ProducerGroups(self.clock, settings.client_expiry_ms)
         self.locks = LockTable(self.clock, settings.lock_lease_ms)
@@ -166,21 +169,21 @@ class Broker:
 
     @property
     def is_master(self) -> bool:
-        """Whether this broker takes messages."""
+        """Whether this broker is a master, which accepts messages."""
         return self.broker_id == MASTER_ID
 
     def accept(self, message: InnerMessage) -> Stored:
-        """Store a message, or set it aside until it is due."""
+        """Store a message at once, or keep it as a delayed message until it is due."""
         return self.delayed_messages.accept(message)
 
     def put(self, message: InnerMessage) -> Stored:
-        """Store a message now, and wake the pulls that wait for it."""
+        """Store a message at once, and run the held pulls that wait for it."""
         stored = self.store.put(message)
         self.held_pulls.message_arrived((message.topic, message.queue_id), message.queue_code(), message.properties)
         return stored
 
     def complete_properties(self, properties: dict[str, str], *, is_batch: bool = False) -> dict[str, str]:
-        """Return a message's properties with what the broker adds to them; a batch as a whole gets no id."""
+        """Return a message's properties with those that the broker adds; a batch as a whole gets no unique id."""
         if self.release.is_5x:
             properties.update(BROKER_PROPERTIES)
             if not (is_batch or properties.get("UNIQ_KEY")):
@@ -190,12 +193,12 @@ class Broker:
         return properties
 
     def wake_held_pulls(self, topic: str, queue_ids: Iterable[int]) -> None:
-        """Wake the pulls that wait at queues which `fill` has filled."""
+        """Run the pulls that are held at these queues after `fill` has stored messages in them."""
         for queue_id in queue_ids:
             self.held_pulls.message_arrived((topic, queue_id), None, None)
 
     def remove_queue(self, topic: str) -> None:
-        """Remove the last queue of a topic, with its messages."""
+        """Remove the last queue of a topic, together with its messages."""
         if not self.is_master or (config := self.topics.find(topic)) is None:
             return
         queue_id = max(config.read_queue_nums, config.write_queue_nums) - 1
@@ -209,18 +212,18 @@ class Broker:
         )
 
     def set_lag(self, messages: int) -> None:
-        """Keep a slave some messages behind in each queue; no effect on a master."""
+        """Make a slave lag behind its master by this number of messages in each queue; do nothing at a master."""
         if isinstance(self.store, Replica):
             self.store.lag = messages
 
     def forget_clients(self) -> None:
-        """Drop what a broker keeps in memory only: locks, members and held pulls."""
+        """Drop locks, members and held pulls, which a broker keeps in memory only."""
         self.locks.clear()
         for channel in list(self.channels):
             self.channel_closed(channel)
 
     def channel_closed(self, channel: Channel) -> None:
-        """Drop what belongs to a closed connection."""
+        """Drop the members and held pulls of a closed connection."""
         self.channels.discard(channel)
         self.held_pulls.drop(channel)
         self.consumer_groups.channel_closed(channel)

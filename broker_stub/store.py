@@ -1,7 +1,7 @@
 """Store a broker's messages and read them by queue and offset.
 
-As in RocketMQ, the commit log holds every record and a consume queue lists those of one queue. So a pull looks up a
-range of columns and slices the log; nothing is encoded or decoded.
+As in RocketMQ, the commit log contains the records of all queues, and each consume queue lists the records of one
+queue. So a pull looks up a range of the queue's columns and slices the log; nothing is encoded or decoded.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from .consume_queue import Boundary, ConsumeQueue, QueueKey
 from .queue_scan import DEFAULT_LIMITS, GetResult, GetStatus, MessageFilter, PullLimits, QueueScan, check_bounds
 
 ENTRY_END = "\x02"
-"""Separator behind each property."""
+"""Separator that ends each property in a record's property text."""
 REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
-"""Properties that name the topic and queue of a message while it is in a system topic."""
+"""Properties that name a message's own topic and queue while it is in a system topic."""
 NOWHERE = Address("127.0.0.1", 0)
-"""Born host of messages that no client sent."""
+"""Born host of messages that were not sent by a client."""
 
 _PLACE = struct.Struct(">qq")
 _PLACE_AT = 20
-"""Position of a record's queue offset, which its address follows."""
+"""Position within a record of its queue offset; the record's address follows it."""
 
 
 @dataclass(slots=True)
 class InnerMessage:
-    """A message inside the broker, before it is stored."""
+    """A message inside the broker, before it becomes a stored record."""
 
     topic: str
     queue_id: int
@@ -50,17 +50,17 @@ class InnerMessage:
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     store_timestamp: int | None = None
-    """Store time in milliseconds; None: now."""
+    """Store time in milliseconds; None: the current time."""
     tag_code: int | None = None
-    """Code in the consume queue instead of the tag's hash; delay queues keep due times there."""
+    """Code for the consume queue; None: the hash of the tag. Delay queues have the due time as code."""
     unstored: frozenset[str] = frozenset()
-    """Properties that are known but not written."""
+    """Names of properties that are not written to the record."""
     raw_properties: bytes | None = None
     """Property text to write unchanged instead of `properties`; messages of a batch bring their own."""
 
     @classmethod
     def of_record(cls, record: Record) -> InnerMessage:
-        """Return a stored message as one to be stored again."""
+        """Return a message with the content of a stored record, to be stored again."""
         return cls(
             topic=record.topic,
             queue_id=record.queue_id,
@@ -74,20 +74,20 @@ class InnerMessage:
         )
 
     def for_system_topic(self, topic: str, queue_id: int) -> InnerMessage:
-        """Return the message for a system topic; REAL_TOPIC and REAL_QID in its properties name its own queue."""
+        """Return the message for a system topic's queue; its REAL_TOPIC and REAL_QID properties name its own queue."""
         self.properties.update({REAL_TOPIC: self.topic, REAL_QUEUE_ID: str(self.queue_id)})
         return replace(self, topic=topic, queue_id=queue_id, unstored=frozenset())
 
     @classmethod
     def from_system_topic(cls, record: Record, more_properties: Mapping[str, str] | None = None) -> InnerMessage:
-        """Return a message that was set aside, with its own topic and queue."""
+        """Return the message in a system topic's record as a message for its own topic and queue."""
         message = cls.of_record(record)
         message.topic, message.queue_id = message.properties[REAL_TOPIC], int(message.properties[REAL_QUEUE_ID])
         message.properties.update(more_properties or {})
         return message
 
     def queue_code(self) -> int:
-        """Return the code of the message in the consume queue."""
+        """Return the code that the consume queue gets for the message."""
         return tag_code_of(self.properties) if self.tag_code is None else self.tag_code
 
 
@@ -104,7 +104,7 @@ _UNUSED = ConsumeQueue()
 
 
 class Store:
-    """The messages of one broker."""
+    """The messages of one broker: the commit log and the consume queues."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Store:
         self.host = host
         self.limits = limits
         self.ends_properties = ends_properties
-        """Whether a separator follows the last property, too."""
+        """Whether a record's last property ends with a separator, too."""
         self.log = log or CommitLog()
         self.queues: dict[QueueKey, ConsumeQueue] = {}
 
@@ -129,7 +129,7 @@ class Store:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def put(self, message: InnerMessage) -> Stored:
-        """Append a message to the log and to its queue."""
+        """Append a message to the log and to its queue; return its id, offset, address and store time."""
         queue = self.open_queue(message.topic, message.queue_id)
         now = self.clock.now_ms() if message.store_timestamp is None else message.store_timestamp
         data = encode_record(self.make_record(message, now))
@@ -144,14 +144,14 @@ class Store:
         return Stored(encode_offset_message_id(self.host, physical), offset, physical, now)
 
     def append_record(self, record: Record, queue_id: int) -> None:
-        """Append a record of another broker; only its queue and its address change."""
+        """Append a record of another broker to this queue; only its queue, offset and address change."""
         queue = self.queues.setdefault((record.topic, queue_id), ConsumeQueue(record.queue_offset))
         physical, room = self.log.reserve(record.total_size)
         room[:] = encode_record(replace(record, queue_id=queue_id, physical_offset=physical))
         queue.append(physical, len(room), tag_code_of(record.properties), record.store_timestamp)
 
     def open_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Return the columns of a queue to write to, creating them at first use."""
+        """Return the columns of a queue to write to; create them at first use."""
         return self.queues.setdefault((topic, queue_id), ConsumeQueue())
 
     def expire(self, topic: str, queue_id: int, offset: int) -> None:
@@ -167,31 +167,34 @@ class Store:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Return the columns of a queue to read; empty ones for a queue never used."""
+        """Return the columns of a queue to read; empty columns if the queue was never used."""
         return self.queues.get((topic, queue_id), _UNUSED)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the first offset that is not expired; 0 for a queue never used."""
+        """Return the offset of a queue's first unexpired message; 0 if the queue was never used."""
         return self.queue(topic, queue_id).min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset of the next message; 0 for a queue never used."""
+        """Return the offset that a queue's next message gets; 0 if the queue was never used."""
         return self.queue(topic, queue_id).max_offset
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """Return the store time of the message at an offset; -1 if there is none."""
+        """Return the store time of the message at an offset in milliseconds; -1 if there is none."""
         queue = self.queue(topic, queue_id)
         is_there = queue.min_offset <= offset < queue.max_offset
         return queue.store_times[offset - queue.base] if is_there else -1
 
     def search(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
-        """Return the offset for a store time."""
+        """Return the offset of the message that a store time and a boundary find."""
         return min(self.queue(topic, queue_id).search(time_ms, boundary), self.max_offset(topic, queue_id))
 
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_count: int, message_filter: MessageFilter | None = None
     ) -> GetResult:
-        """Return messages of a queue from an offset on, within the limits; without a filter every message matches."""
+        """Return the result of a pull: a status and the messages from an offset on, within the limits of one response.
+
+        Without a filter every message matches.
+        """
         queue = self.queue(topic, queue_id)
         low, high = queue.min_offset, self.max_offset(topic, queue_id)
         status, right_offset = check_bounds(offset, low, high)
@@ -203,11 +206,11 @@ class Store:
         return GetResult(scan.status, scan.next_offset, low, high, tuple(scan.records), cold)
 
     def corrected_offset(self, offset: int, right_offset: int) -> int:
-        """Return the offset to send a reader to that asked for a wrong one."""
+        """Return the next offset for a reader whose `offset` is out of bounds: here always `right_offset`."""
         return right_offset
 
     def messages(self, topic: str, queue_id: int) -> Iterator[Record]:
-        """Yield all messages of a queue that are not expired."""
+        """Yield all unexpired messages of a queue."""
         for _, physical, size in self.queue(topic, queue_id):
             yield decode_record(self.log.read(physical, size))[0]
 
@@ -223,7 +226,7 @@ class Store:
         return None if data is None else decode_record(data)[0]
 
     def make_record(self, message: InnerMessage, now: int) -> Record:
-        """Return the record of a message, still without its place."""
+        """Return the record of a message, with offset and address still 0."""
         sys_flag = message.sys_flag & ~(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
         sys_flag |= SysFlag.BORN_HOST_V6 * is_ipv6(message.born_host) | SysFlag.STORE_HOST_V6 * is_ipv6(self.host)
         return Record(
@@ -244,7 +247,7 @@ class Store:
         )
 
     def _has_false_host_flags(self, message: InnerMessage) -> bool:
-        """Return whether the sysFlag claims IPv6 hosts and a host is not one.
+        """Return whether the message's sysFlag says that a host is an IPv6 address although it is not.
 
         Brokers acknowledge and count such a message, and never enter it into its queue.
         """
@@ -261,24 +264,24 @@ class Store:
 
 
 class Replica(Store):
-    """A slave's view of its master's messages, some messages behind in each queue."""
+    """A slave's view of its master's messages, which may lack the last ones of each queue."""
 
     def __init__(self, master: Store, host: Address) -> None:
         super().__init__(master.clock, host, master.limits, master.log)
         self.queues = master.queues
         self.lag = 0
-        """Number of messages of each queue that are not copied yet."""
+        """Number of messages of each queue that the slave has not copied yet."""
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset of the next message to be copied."""
+        """Return the offset of the first message that is not copied yet."""
         queue = self.queue(topic, queue_id)
         return max(queue.min_offset, queue.max_offset - self.lag)
 
     def corrected_offset(self, offset: int, right_offset: int) -> int:
-        """Return the offset unchanged: a slave may be behind, so it corrects no offset."""
+        """Return `offset` itself: a slave may be behind its master, so it corrects no reader's offset."""
         return offset
 
 
 def tag_code_of(properties: Mapping[str, str]) -> int:
-    """Return the tag's hash code, as the consume queue has it; 0 without a tag."""
+    """Return the hash code of the tag in these properties, as the consume queue has it; 0 without a tag."""
     return java_hash(properties.get("TAGS", ""))

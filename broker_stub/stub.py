@@ -47,9 +47,9 @@ T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
 SAVE_INTERVAL_S = 5.0
-"""Seconds between two updates of a data directory, as at a real broker."""
+"""Seconds between two writes of the data directory, as at a real broker."""
 DEFAULT_QUEUES = 4
-"""Number of queues of a topic that `put` or `fill` creates, as for a producer."""
+"""Number of queues of a topic that `put` or `fill` creates; a producer's default, too."""
 
 
 class PutResult(NamedTuple):
@@ -61,16 +61,16 @@ class PutResult(NamedTuple):
 
 
 class ClientConnection(NamedTuple):
-    """One client's connection to a broker."""
+    """The connection of one client to a broker."""
 
     broker_name: str
     address: Address
     client_ids: tuple[str, ...]
-    """Client ids from its heartbeats; empty if it sent none."""
+    """Client ids in the connection's heartbeats; empty if the client sent none."""
 
 
 class StubClock:
-    """The stub's time, for use from any thread."""
+    """The stub's clock, with methods that any thread may call."""
 
     def __init__(self, clock: Clock, run: Callable[[Callable[[], None]], None]) -> None:
         self._clock = clock
@@ -80,37 +80,40 @@ class StubClock:
         return repr(self._clock)
 
     def now_ms(self) -> int:
-        """Return the wall time, with which messages are stamped."""
+        """Return the wall time in milliseconds, with which messages are stamped."""
         return self._clock.now_ms()
 
     def advance(self, ms: int) -> None:
-        """Let time pass at once, and run everything that becomes due before this returns."""
+        """Move the time forward by `ms`; all timers that become due have run when this returns."""
         self._run(lambda: self._clock.advance(ms))
 
 
 class Options(TypedDict, total=False):
-    """Options of a stub."""
+    """Options of `StubCluster` and `StubBroker`."""
 
     emulate: str
-    """Release whose behaviour the stub has: 5.3.3 or 4.9.7."""
+    """Release that the stub emulates: 5.3.3 or 4.9.7."""
     settings: Settings
-    """Configuration of its brokers."""
+    """Settings of the cluster's brokers."""
     host: str
-    """Host to listen at; default: loopback."""
+    """Host at which all servers listen; default: loopback."""
     port: int
     """Port of the name server; default: 0, a free one."""
     tls: TlsFiles | None
-    """Certificate and key; every port then takes TLS clients and plain clients, the gRPC proxy TLS clients only."""
+    """Certificate and key.
+
+    With them every port serves TLS clients and plain clients; the gRPC proxy serves TLS clients only.
+    """
     acl: Mapping[str, str]
-    """Secrets by access key; brokers and the gRPC proxy then serve signed requests only."""
+    """Secrets by access key; with them brokers and the gRPC proxy serve signed requests only."""
     data: str | Path | None
-    """Directory that keeps the state; without it, the state ends with the stub."""
+    """Directory in which the state is kept; without it the state is lost when the stub closes."""
     grpc_port: int
     """Port of the gRPC proxy; default: 0, a free one."""
     like_apache: bool
-    """Whether the gRPC proxy behaves as Apache's, which does not implement pulling."""
+    """Whether the gRPC proxy has the limits of Apache's, which does not implement pulling."""
     frozen_clock: bool
-    """Whether time passes by `clock.advance` only."""
+    """Whether time passes only by `clock.advance`."""
 
 
 class StubCluster:
@@ -131,7 +134,7 @@ class StubCluster:
         self.state = Cluster(
             replace(settings, release=find_release(options.get("emulate", "5.3.3"))), self._runtime.clock
         )
-        """The state behind the ports; only the stub's own thread may use it (`run`)."""
+        """The state of name server and brokers; only the stub's own thread may use it (see `run`)."""
         self.clock = StubClock(self._runtime.clock, self._runtime.call)
         self.faults = Faults(self.state, self._script, self)
         try:
@@ -173,7 +176,7 @@ class StubCluster:
 
     @property
     def endpoints(self) -> str | None:
-        """Address of the gRPC proxy, which the first use starts; None without grpcio."""
+        """Address of the gRPC proxy; the first use starts it. None if grpcio is not installed."""
         if self._grpc_server is None and find_spec("grpc"):
             self._grpc_server = self._open_proxy()
         return str(self._grpc_server.address) if self._grpc_server else None
@@ -196,20 +199,23 @@ class StubCluster:
         broker: str | None = None,
         store_timestamp: int | None = None,
     ) -> PutResult:
-        """Store a message without a client; by default the queues take turns. A missing topic is created."""
+        """Store a message without a client, and return its queue, offset and id.
+
+        Without `queue_id` the queues take turns. A missing topic is created.
+        """
         given = {"TAGS": tags, "KEYS": keys, **(properties or {})}
         kept = {name: value for name, value in given.items() if value}
         return self.run(lambda: self._put(topic, body, kept, queue_id, broker, store_timestamp))
 
     def fill(self, topic: str, count: int, size: int, *, tags: str = "", broker: str | None = None) -> None:
-        """Store many messages of one body size at once, spread evenly over the queues.
+        """Store `count` messages of `size` bytes at once, spread evenly over the topic's queues.
 
         A body begins with the message's number in ten digits, or with as many of them as it has room for.
         """
         self.run(lambda: self._fill(topic, count, size, tags, broker))
 
     def messages(self, topic: str, queue_id: int | None = None, *, broker: str | None = None) -> list[Record]:
-        """Return the stored messages, ordered by broker, queue and offset."""
+        """Return the stored messages of a topic, ordered by broker, queue and offset."""
         return self.run(lambda: self._messages(topic, queue_id, broker))
 
     def expire(self, topic: str, queue_id: int, offset: int, *, broker: str | None = None) -> None:
@@ -217,31 +223,31 @@ class StubCluster:
         self.run(lambda: self._masters(broker)[0].store.expire(topic, queue_id, offset))
 
     def move_queue(self, topic: str, source: str, target: str) -> MessageQueue:
-        """Move the last queue of a topic to another broker, where it becomes the last one."""
+        """Move the last queue of a topic with its messages to another broker, where it becomes the last one."""
         return self.run(lambda: self._move_queue(topic, self.state.broker(source), self.state.broker(target)))
 
     def remove_queue(self, topic: str, *, broker: str | None = None) -> None:
-        """Remove the last queue of a topic, with its messages."""
+        """Remove the last queue of a topic, together with its messages."""
         self.faults.lose_queue(topic, broker)
 
     # --- groups, offsets, locks and connections ----------------------------------------------------------------------
 
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """Return the client ids of each consumer group that has members."""
+        """Return the client ids of each consumer group's members, by group."""
         return self.run(self._groups)
 
     def offsets(self, group: str) -> dict[MessageQueue, int]:
-        """Return a group's committed offsets."""
+        """Return a group's committed offsets, by queue."""
         return self.run(lambda: self._offsets(group))
 
     def locks(self, group: str) -> dict[MessageQueue, str]:
-        """Return the client that holds the lock of each queue, for one group."""
+        """Return the client id that holds the lock of each locked queue of a group."""
         return self.run(
             lambda: {queue: owner for broker in self._masters() for queue, owner in broker.locks.owners(group).items()}
         )
 
     def connections(self) -> list[ClientConnection]:
-        """Return the connections to all brokers."""
+        """Return the open client connections to all brokers."""
         return self.run(
             lambda: [
                 _client_connection(broker, channel) for broker in self.state.brokers for channel in broker.channels
@@ -251,7 +257,7 @@ class StubCluster:
     # --- the thread and the ports (what `Faults` acts through) -------------------------------------------------------
 
     def run(self, function: Callable[[], T]) -> T:
-        """Run a function in the stub's thread, where `state` may be used, and return its result."""
+        """Run a function in the stub's thread, where it may use `state`, and return its result."""
         return self._runtime.call(function)
 
     def open(self, broker: Broker) -> None:
@@ -308,7 +314,10 @@ class StubCluster:
         return broker
 
     def _listen_again(self, known: Address | None, host: str) -> Listener:
-        """Listen at the known address if it is free, because message ids contain it."""
+        """Return a listener at the known address if its port is free, else at a free port.
+
+        The address matters because message ids contain it.
+        """
         if known and known.host == host:
             with suppress(ConnectError):
                 return self._runtime.listen(known, self._tls)
@@ -348,7 +357,7 @@ class StubCluster:
         return [broker for broker in self.state.find_brokers(name) if broker.is_master]
 
     def _queues(self, topic: str, broker: str | None, queue_id: int | None = None) -> list[tuple[Broker, int]]:
-        """Return the queues to write to; create the topic if no broker has it."""
+        """Return the queues to which `put` writes; create the topic if no broker has it."""
         masters = self._masters(broker)
         if not any(master.topics.find(topic) for master in masters):
             for master in masters:
@@ -448,14 +457,14 @@ class StubCluster:
 
 
 class StubBroker(StubCluster):
-    """A name server and one broker."""
+    """A stub cluster of a name server and one broker."""
 
     def __init__(self, topics: Mapping[str, int] | None = None, **options: Unpack[Options]) -> None:
         super().__init__(topics=topics, **options)
 
 
 def _letter_suffix(index: int) -> str:
-    """Return a, b, ... z, then ba, bb ..."""
+    """Return the letters by which a broker is named: a, b, ... z, then ba, bb ..."""
     more, last = divmod(index, len(ascii_lowercase))
     return (_letter_suffix(more) if more else "") + ascii_lowercase[last]
 

@@ -1,7 +1,7 @@
 """Keep the topics of a broker, and create topics from templates.
 
-A broker starts with the system topics. The first message to a missing topic creates it from the template topic that the
-sender names (`TBW102`), if the template is inheritable.
+A broker starts with the system topics. If a message is sent to a missing topic, the topic is created as a copy of the
+template topic that the sender names (`TBW102`), provided that the template may be inherited.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LONGEST, _LONGEST_OF_GROUP = 127, 255
 
 
 def check_name(topic: str, release: Release) -> None:
-    """Raise a `Refusal` for an illegal topic name."""
+    """Raise a `Refusal` if the topic's name is illegal."""
     longest = _LONGEST_OF_GROUP if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) else _LONGEST
     if not topic.strip():
         fault = "is blank."
@@ -53,7 +53,7 @@ def check_name(topic: str, release: Release) -> None:
 
 
 def illegal_code(release: Release) -> ResponseCode:
-    """Return the response code with which a release refuses a wrong parameter."""
+    """Return the response code with which a release refuses an illegal parameter."""
     return ResponseCode.INVALID_PARAMETER if release.is_5x else ResponseCode.SYSTEM_ERROR
 
 
@@ -66,7 +66,7 @@ class Topics:
         }
         self._system = SYSTEM_TOPICS | self._configs.keys()
         self.version = 0
-        """Number of changes."""
+        """Number of changes of the table."""
 
     def __iter__(self) -> Iterator[TopicConfig]:
         return iter(list(self._configs.values()))
@@ -84,28 +84,31 @@ class Topics:
         return sorted(self._system)
 
     def find(self, topic: str) -> TopicConfig | None:
-        """Return a topic's configuration; None if there is none."""
+        """Return a topic's configuration; None if the topic does not exist."""
         return self._configs.get(topic)
 
     def create(self, config: TopicConfig) -> TopicConfig:
-        """Create or change a topic."""
+        """Create a topic with this configuration, or replace its configuration."""
         self._configs[config.topic_name] = config
         self.version += 1
         return config
 
     def delete(self, topic: str) -> None:
-        """Delete a topic."""
+        """Remove a topic from the table."""
         if self._configs.pop(topic, None):
             self.version += 1
 
     def find_or_create(self, topic: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
-        """Return a topic's configuration; create it with this number of queues if it is missing, as for retries."""
+        """Return a topic's configuration; create a missing topic with this number of queues and this permission."""
         return self.find(topic) or self.create(
             TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm, attributes={})
         )
 
     def create_from_template(self, topic: str, template: str, queues: int) -> TopicConfig | None:
-        """Create a topic from a template, with at most `queues` queues; return None if it is not inheritable."""
+        """Create a topic like its template, with at most `queues` queues, and return its configuration.
+
+        Return None if the template is missing or may not be inherited.
+        """
         pattern = self.find(template)
         if pattern is None or not pattern.perm & INHERITABLE:
             return None

@@ -27,11 +27,11 @@ from .server import GrpcServer, Run
 __all__ = ["GrpcServer", "ProxyOptions", "open_proxy"]
 
 SERVED = (pulling, receiving, routes, sending, telemetry)
-"""Modules whose functions are served; importing them registers these."""
+"""Modules whose functions serve gRPC methods; importing a module registers its functions."""
 _USUAL = ProxyOptions()
 
 
 def open_proxy(cluster: Cluster, run: Run, address: Address, options: ProxyOptions = _USUAL) -> GrpcServer:
-    """Start the proxy at an address, port 0 for a free one; it is ready when this returns."""
+    """Start the proxy at an address (port 0: a free port) and return it when it accepts calls."""
     proxy = run(lambda: Proxy(cluster, options))
     return GrpcServer(proxy, run, address)

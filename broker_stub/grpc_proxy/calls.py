@@ -1,6 +1,6 @@
-"""Define one gRPC call, and how it is answered.
+"""Define a gRPC call and the ways in which a function responds to it.
 
-A method of the service is a function over the proxy's state and a `GrpcCall`. It returns the response, a list of
+A method of the service is a function of the proxy's state and a `GrpcCall`. It returns the response, a list of
 responses for a stream, or a `PendingResponse` that is completed later. A `StatusError` that it raises becomes a
 response with its status.
 """
@@ -28,7 +28,7 @@ _LANGUAGES = {"DOT_NET": LanguageCode.DOTNET, "GOLANG": LanguageCode.GO}
 
 @dataclass(frozen=True, slots=True)
 class GrpcCall:
-    """One call of a method."""
+    """One call of a gRPC method: the request, the client's metadata and its address."""
 
     request: Any
     metadata: Mapping[str, str]
@@ -36,18 +36,18 @@ class GrpcCall:
 
     @property
     def client_id(self) -> str:
-        """Id of the calling client."""
+        """Client id from the call's metadata; empty if there is none."""
         return self.metadata.get(CLIENT_ID, "").strip()
 
     @property
     def language(self) -> LanguageCode:
-        """Language of the client, as a remoting code."""
+        """Programming language of the client, as the remoting protocol's language code."""
         name = self.metadata.get(LANGUAGE, "").upper()
         return _LANGUAGES.get(name) or LanguageCode.__members__.get(name, LanguageCode.OTHER)
 
 
 class StatusError(Exception):
-    """A status other than OK."""
+    """An error whose code and message become the status of the gRPC response."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class StatusError(Exception):
 
 
 class PendingResponse:
-    """A response that is completed later, at the latest by the call's deadline."""
+    """A response that is completed later, or replaced by a timeout response at the call's deadline."""
 
     def __init__(self, on_timeout: Callable[[], Any]) -> None:
         self._on_timeout = on_timeout
@@ -64,31 +64,31 @@ class PendingResponse:
         self._ended = threading.Event()
 
     def complete(self, response: Any) -> None:
-        """Complete the response; in the stub's thread."""
+        """Set the response and end the wait; must run in the stub's thread."""
         self._response = response
         self._ended.set()
 
     def wake(self) -> None:
-        """End the wait, from any thread."""
+        """End the wait without a response; may run in any thread."""
         self._ended.set()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until the response is complete or the wait ends; not in the stub's thread."""
+        """Block until a response is set, `wake` is called or the timeout passes; must not run in the stub's thread."""
         self._ended.wait(timeout_s)
 
     def take(self) -> Any:
-        """Return the response, or the one for a timeout; in the stub's thread."""
+        """Return the response if there is one, else the result of `on_timeout`; must run in the stub's thread."""
         return self._on_timeout() if self._response is None else self._response
 
 
 def error_response(method: Method, error: StatusError) -> Any:
-    """Return the response that carries an error's status."""
+    """Return the method's response with an error's status; a list of one item for a stream."""
     response = method.response(status=error.status)
     return [response] if method.is_response_stream else response
 
 
 def stored_message(record: Record) -> StoredMessage:
-    """Return a record in the form from which gRPC messages are built."""
+    """Return a stored record as a `StoredMessage`, from which gRPC messages are built."""
     return StoredMessage(
         topic=record.topic,
         queue_id=record.queue_id,

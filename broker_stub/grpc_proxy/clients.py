@@ -1,7 +1,7 @@
-"""Keep the gRPC clients, and the channels that brokers see for them.
+"""Keep the known gRPC clients, and the channels through which brokers reach them.
 
-A client is known after its settings, which it writes to the Telemetry stream, or after a heartbeat. Only through that
-stream can the proxy send it commands.
+The proxy knows a client once it has written settings to its Telemetry stream or sent a heartbeat. The proxy can send
+commands to a client only through that stream.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OnOneway = Callable[[RequestCode, Header | None, bytes], None]
 
 
 class ProxyChannel:
-    """A gRPC client, or one of its calls, as a broker's `Channel`."""
+    """The `Channel` by which a broker responds to a gRPC call, or sends one-way requests to a gRPC client."""
 
     def __init__(
         self,
@@ -36,17 +36,17 @@ class ProxyChannel:
         self._on_oneway = on_oneway
 
     def reply(self, request: Command, response: Command, reply_fault: ReplyFault | None = None) -> None:
-        """Pass a response on; the fault injector of the proxy acts elsewhere."""
+        """Pass the broker's response to the call; the fault is ignored, since `server` injects the proxy's faults."""
         self._on_response(response)
 
     def send_oneway(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
-        """Pass on a request that takes no response."""
+        """Pass a one-way request of the broker to `on_oneway`."""
         self._on_oneway(code, header, body)
 
     def send_request(
         self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int
     ) -> None:
-        """Respond with None at once: gRPC clients cannot answer administrators' requests."""
+        """Call `on_reply` with None at once, because a gRPC client cannot respond to a broker's request."""
         on_reply(None)
 
     def close(self) -> None:
@@ -55,19 +55,19 @@ class ProxyChannel:
 
 @dataclass(slots=True, eq=False)
 class Client:
-    """One gRPC client."""
+    """A gRPC client that the proxy knows."""
 
     client_id: str
     channel: ProxyChannel
-    """The channel that brokers see."""
+    """The channel through which brokers reach the client."""
     seen_ms: float
     settings: Any = None
     write_command: WriteCommand | None = None
-    """Writes a command to its Telemetry stream; None without a stream."""
+    """Writes a command to the client's Telemetry stream; None if no stream is open."""
 
 
 class Clients:
-    """The clients of the proxy, by id."""
+    """The known gRPC clients, by client id."""
 
     def __init__(self, clock: Clock, expiry_ms: float) -> None:
         self.table: dict[str, Client] = {}
@@ -75,27 +75,27 @@ class Clients:
         self._expiry_ms = expiry_ms
 
     def find_or_add(self, client_id: str, make_line: Callable[[], ProxyChannel]) -> Client:
-        """Return the calling client, adding it if it is unknown."""
+        """Return the client with this id, adding it if it is unknown, and note that it called now."""
         now = self._clock.elapsed_ms()
         client = self.table.setdefault(client_id, Client(client_id, make_line(), now))
         client.seen_ms = now
         return client
 
     def find(self, client_id: str) -> Client | None:
-        """Return a client; None if it is unknown."""
+        """Return the client with this id; None if it is unknown."""
         return self.table.get(client_id)
 
     def forget(self, client_id: str) -> None:
-        """Remove a client."""
+        """Remove the client with this id."""
         self.table.pop(client_id, None)
 
     def stream_ended(self, client_id: str, write_command: WriteCommand) -> None:
-        """Forget an ended Telemetry stream, unless the client has opened another one since."""
+        """Note that a Telemetry stream has ended; do nothing if the client has opened another one since."""
         client = self.table.get(client_id)
         if client and client.write_command is write_command:
             client.write_command = None
 
     def is_alive(self, client_id: str) -> bool:
-        """Return whether a client called lately."""
+        """Return whether the client called within the expiry time."""
         client = self.table.get(client_id)
         return client is not None and self._clock.elapsed_ms() - client.seen_ms <= self._expiry_ms

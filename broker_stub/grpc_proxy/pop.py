@@ -26,42 +26,42 @@ from ..send_back import MAX_TIMES_SINCE_VERSION, send_back
 from ..state import Broker
 
 RENEWAL_MS = 60_000
-"""Milliseconds of one invisible period for a consumer whose periods are renewed automatically."""
+"""Length of one invisible period, in milliseconds, for consumers whose periods are renewed automatically."""
 _DEAD_AT_ONCE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class PopRequest:
-    """The number, the filter and the invisible period of the messages that a consumer wants to pop."""
+    """The number, the filter and the invisible period of messages that one request pops."""
 
     count: int
     message_filter: MessageFilter | None
     invisible_ms: int
     attempt_id: str = ""
-    """Id that a repeated request shares with the first one."""
+    """Id of the attempt; a client that repeats a request sends the same id again."""
     keeps_renewing: Callable[[], bool] | None = None
-    """If set, it is asked when the time is up; while it returns True, the invisible period is renewed."""
+    """Called when an invisible period ends; the period is renewed if it returns True. None: never renewed."""
 
     def for_remaining(self, count: int) -> PopRequest:
-        """Return the request for the messages still missing after `count`."""
+        """Return the same request for the messages that are missing after `count` were popped."""
         return replace(self, count=self.count - count)
 
 
 @dataclass(slots=True, eq=False)
 class PoppedMessage:
-    """One popped message."""
+    """One popped message, invisible to its group's other consumers."""
 
     queue: PopQueue
     record: Record
     attempt: int
     handle: str
-    """Receipt handle that the consumer shows."""
+    """Receipt handle by which the consumer acknowledges the message."""
     request: PopRequest
     timer: Timer = field(init=False)
 
 
 class PopQueue:
-    """A queue as one group pops it."""
+    """The state of one queue for one group that pops it."""
 
     def __init__(self, pop_state: PopState, broker: Broker, group: str, topic: str, queue_id: int) -> None:
         self.broker, self.group, self.topic, self.queue_id = broker, group, topic, queue_id
@@ -69,7 +69,7 @@ class PopQueue:
         self._committed: int | None = None
         self._invisible: dict[int, PoppedMessage] = {}
         self._attempts: dict[int, int] = {}
-        """Number of deliveries of each message that became visible again, by offset."""
+        """Number of earlier deliveries of each message that became visible again, by offset."""
         self.next_offset = 0
         """Offset of the first message that was never popped."""
 
@@ -77,7 +77,10 @@ class PopQueue:
         return f"<PopQueue {self.topic}/{self.queue_id} of {self.group}, {len(self._invisible)} invisible>"
 
     def pop_messages(self, request: PopRequest, *, is_orderly: bool, max_attempts: int) -> list[PoppedMessage]:
-        """Pop messages: first those that became visible again, then new ones."""
+        """Return popped messages: first messages that became visible again, then new ones.
+
+        An orderly group gets none while other messages of the queue are invisible.
+        """
         self._adopt_committed_offset()
         if is_orderly and not self._take_back_attempt(request):
             return []
@@ -93,13 +96,13 @@ class PopQueue:
         return popped_messages
 
     def acknowledge(self, popped: PoppedMessage) -> None:
-        """Acknowledge a message."""
+        """Acknowledge a popped message and commit the group's progress."""
         popped.timer.cancel()
         self._forget(popped)
         self._commit_progress()
 
     def extend(self, popped: PoppedMessage, ms: int) -> None:
-        """Set the invisible period anew from now on, without renewal, and give a new handle."""
+        """Let a message's invisible period end `ms` from now, without renewal, and give the message a new handle."""
         popped.timer.cancel()
         popped.request = replace(popped.request, keeps_renewing=None)
         self._state.renew_handle(popped)
@@ -108,7 +111,10 @@ class PopQueue:
     # --- committed offset --------------------------------------------------------------------------------------------
 
     def _adopt_committed_offset(self) -> None:
-        """Move to the group's committed offset if someone else changed it, or to the start of a new group."""
+        """Restart at the group's committed offset if another client changed it.
+
+        A group without a committed offset starts at `_first_offset`.
+        """
         offsets = self.broker.offsets
         offsets.take_reset(self.group, self.topic, self.queue_id)
         committed = offsets.query(self.group, self.topic, self.queue_id)
@@ -116,7 +122,7 @@ class PopQueue:
             self._restart_at(self._first_offset() if committed is None else committed)
 
     def _first_offset(self) -> int:
-        """Return a new group's first offset: 0 if nothing was ever deleted, else that of the last message."""
+        """Return the offset at which a new group starts: 0 if nothing was deleted, else that of the last message."""
         store, in_memory = self.broker.store, self.broker.settings.first_message_in_memory
         if store.min_offset(self.topic, self.queue_id) == 0 and in_memory:
             return 0
@@ -130,7 +136,7 @@ class PopQueue:
         self.next_offset = offset
 
     def _commit_progress(self) -> None:
-        """Commit the first unacknowledged offset; a group that never popped a message gets none."""
+        """Commit the offset of the first unacknowledged message; commit nothing for a group that never popped one."""
         progress = min(self._invisible.keys() | self._attempts.keys(), default=self.next_offset)
         if self._committed is not None or self._invisible or progress:
             self._committed = progress
@@ -139,7 +145,7 @@ class PopQueue:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _take_back_attempt(self, request: PopRequest) -> bool:
-        """Return whether nothing is invisible, after taking back what the same attempt popped."""
+        """Make messages visible again that the same attempt popped before; return whether none is invisible then."""
         for popped in list(self._invisible.values()):
             if not request.attempt_id or popped.request.attempt_id != request.attempt_id:
                 return False
@@ -149,7 +155,7 @@ class PopQueue:
         return True
 
     def _take_visible(self, max_count: int, max_attempts: int) -> Iterator[Record]:
-        """Yield messages that became visible again; move those without a further attempt to the dead letters."""
+        """Yield messages that became visible again; send those without further attempts to the dead letters instead."""
         for offset in sorted(self._attempts)[:max_count]:
             record = self._record(offset)
             if record is None:
@@ -165,7 +171,7 @@ class PopQueue:
         return next((record for data in found.records for record in decode_records(data)), None)
 
     def _read_new(self, max_count: int, message_filter: MessageFilter | None) -> list[Record]:
-        """Return messages that were never popped; those that the filter does not match are skipped for good."""
+        """Return messages that were never popped; messages that the filter does not match are skipped for good."""
         records: list[Record] = []
         while len(records) < max_count:
             left = max_count - len(records)
@@ -213,12 +219,12 @@ def send_to_dead_letters(broker: Broker, group: str, record: Record) -> None:
 
 
 class PopState:
-    """All popped messages."""
+    """The popped messages of all groups and queues."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.turns = count()
-        """Turns of brokers and queues."""
+        """Counter by which brokers and queues take turns."""
         self._queues: dict[tuple[Broker, str, str, int], PopQueue] = {}
         self._popped: dict[str, PoppedMessage] = {}
         self._serials = count(1)
@@ -228,14 +234,14 @@ class PopState:
         return f"<PopState, {len(self._popped)} messages>"
 
     def queue(self, broker: Broker, group: str, topic: str, queue_id: int) -> PopQueue:
-        """Return a queue as a group pops it."""
+        """Return the state of a queue for a group, creating it at first use."""
         key = (broker, group, topic, queue_id)
         if key not in self._queues:
             self._queues[key] = PopQueue(self, *key)
         return self._queues[key]
 
     def find(self, handle: str, group: str, topic: str) -> PoppedMessage | None:
-        """Return the popped message of a handle; only the newest handle of a message is valid."""
+        """Return the popped message that this receipt handle names; None if the handle is unknown or was replaced."""
         popped = self._popped.get(handle)
         return popped if popped and (popped.queue.group, popped.queue.topic) == (group, topic) else None
 
@@ -244,19 +250,19 @@ class PopState:
         self._listeners[group, topic].append(on_change)
 
     def remove_listener(self, group: str, topic: str, on_change: Callable[[], None]) -> None:
-        """Stop calling `on_change`."""
+        """Stop calling `on_change` for this group and topic; do nothing if it was not added."""
         if on_change in self._listeners[group, topic]:
             self._listeners[group, topic].remove(on_change)
 
     def renew_handle(self, popped: PoppedMessage) -> None:
-        """Give a message a new handle."""
+        """Give a popped message a new receipt handle, and make the old one invalid."""
         self._popped.pop(popped.handle, None)
         queue = popped.queue
         popped.handle = f"{next(self._serials)} {queue.broker.name} {queue.queue_id} {popped.record.queue_offset}"
         self._popped[popped.handle] = popped
 
     def release_handle(self, popped: PoppedMessage) -> None:
-        """Drop a message's handle and call the waiting consumers."""
+        """Make a message's receipt handle invalid, and wake the consumers that wait for its topic."""
         self._popped.pop(popped.handle, None)
         for on_change in self._listeners[popped.queue.group, popped.queue.topic].copy():
             self.clock.call_later(0, on_change)

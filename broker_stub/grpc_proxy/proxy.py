@@ -1,8 +1,8 @@
-"""Hold the proxy's own state, and pass calls on to brokers.
+"""Hold the proxy's own state, and pass gRPC calls on to brokers.
 
-As in a proxy of RocketMQ 5, a call becomes requests to the brokers, which the same handlers serve as for any client,
-and their responses become statuses. The proxy keeps what brokers do not: clients and their settings, popped messages,
-open transactions. All of it lives in the stub's thread.
+As in a proxy of RocketMQ 5, a call becomes requests to brokers. The brokers' handlers serve these as they serve any
+client's, and their response codes become gRPC statuses. The proxy keeps what brokers do not keep: clients and their
+settings, popped messages, open transactions. All of it lives in the stub's thread.
 """
 
 from __future__ import annotations
@@ -38,22 +38,25 @@ _CODES: dict[int, Code] = {
 
 @dataclass(frozen=True, slots=True)
 class ProxyOptions:
-    """Options of the proxy."""
+    """Options of the gRPC proxy."""
 
     like_apache: bool = False
-    """Whether it behaves as Apache's: no pulling, settings first, and topics without a type take NORMAL only."""
+    """Whether the proxy has the limits of Apache's.
+
+    These are: no pull methods, no call before the client's settings, and NORMAL messages only in topics without a type.
+    """
     status_last: bool = False
-    """Whether a pull's stream ends with its status instead of beginning with it; clients meet both."""
+    """Whether the status ends a pull's stream instead of beginning it; real proxies do either."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Secrets by access key; with them, only calls signed by one of these users are served."""
+    """Secrets by access key; if there are any, only calls signed by one of these users are served."""
     tls: tuple[str, str] | None = None
-    """Paths of certificate and key; with them, only TLS clients are served."""
+    """Paths of certificate and private key; if they are given, only TLS clients are served."""
     script: FaultScript = field(default_factory=FaultScript, repr=False)
-    """Scripted faults."""
+    """Scripted faults of gRPC calls."""
 
 
 class HalfMessage(NamedTuple):
-    """A message whose transaction is open."""
+    """Broker and offsets of a half message whose transaction is open."""
 
     broker: Broker
     commit_log_offset: int
@@ -61,7 +64,7 @@ class HalfMessage(NamedTuple):
 
 
 class Proxy:
-    """The proxy's state."""
+    """The state of the gRPC proxy."""
 
     def __init__(self, cluster: Cluster, options: ProxyOptions) -> None:
         self.cluster, self.clock = cluster, cluster.clock
@@ -71,7 +74,7 @@ class Proxy:
         self.clients = Clients(cluster.clock, cluster.settings.client_expiry_ms)
         self.pop_state = PopState(cluster.clock)
         self.half_messages: dict[str, HalfMessage] = {}
-        """Open transactions, by id."""
+        """Half messages of open transactions, by transaction id."""
         self.send_turns = count()
         self._desks: dict[Broker, Dispatcher[Broker]] = {}
 
@@ -79,18 +82,18 @@ class Proxy:
         return f"<Proxy at {self.address}, {self.options}>"
 
     def masters(self) -> list[Broker]:
-        """Return the masters that can be reached."""
+        """Return the masters that are reachable."""
         return [broker for broker in self.cluster.reachable_brokers() if broker.is_master]
 
     def any_master(self) -> Broker:
-        """Return a master, for requests that any of them can serve."""
+        """Return a reachable master; raise StatusError if there is none."""
         masters = self.masters()
         if not masters:
             raise StatusError(Code.INTERNAL_SERVER_ERROR, "no broker can be reached")
         return masters[0]
 
     def masters_of(self, topic: str) -> Iterator[tuple[Broker, TopicConfig]]:
-        """Yield the masters that have a topic, with its configuration; raise StatusError if none has it."""
+        """Yield the reachable masters that have a topic, each with its configuration; raise StatusError without any."""
         found = [(broker, config) for broker in self.masters() if (config := broker.topics.find(topic))]
         if not found:
             raise StatusError(Code.TOPIC_NOT_FOUND, f"no route for topic {topic}")
@@ -99,7 +102,7 @@ class Proxy:
     def forward(
         self, broker: Broker, header: RequestHeader, call: GrpcCall, channel: Channel, body: bytes = b""
     ) -> None:
-        """Pass a request to a broker, which responds on the channel, at once or later."""
+        """Pass a request to a broker, which sends its response to the channel, at once or later."""
         dispatcher = self._desks.get(broker)
         if dispatcher is None:
             dispatcher = self._desks[broker] = Dispatcher(
@@ -109,7 +112,7 @@ class Proxy:
         dispatcher.serve(command, channel)
 
     def call_broker(self, broker: Broker, header: RequestHeader, call: GrpcCall, body: bytes = b"") -> dict[str, str]:
-        """Return the fields of a broker's immediate response; raise StatusError for a refusal."""
+        """Return the header fields of a broker's immediate response; raise StatusError if the broker refuses."""
         got: list[Command] = []
         self.forward(broker, header, call, ProxyChannel(call.remote, got.append), body)
         for response in got:
@@ -119,17 +122,17 @@ class Proxy:
 
 
 def status_error_of(response: Command) -> StatusError:
-    """Return the error that stands for a broker's refusal."""
+    """Return the StatusError that corresponds to a broker's error response."""
     return StatusError(_CODES.get(response.code, Code.INTERNAL_SERVER_ERROR), response.remark or str(response.code))
 
 
 Handler = Callable[[Proxy, GrpcCall], Any]
 HANDLERS: dict[str, Handler] = {}
-"""Methods that are served, by name."""
+"""Functions that serve gRPC methods, by method name."""
 
 
 def serves(name: str) -> Callable[[Handler], Handler]:
-    """Register a function for a method."""
+    """Return a decorator that registers a function to serve the gRPC method of this name."""
 
     def register(handler: Handler) -> Handler:
         HANDLERS[name] = handler

@@ -1,4 +1,4 @@
-"""Read messages by queue and offset, and keep groups' offsets.
+"""Serve the gRPC methods that read by queue and offset, and that keep groups' offsets.
 
 Apache's proxy serves none of these methods; drafts of the protocol define them. A pull commits no offset.
 """
@@ -48,7 +48,7 @@ _NOTHING_THERE = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATE
 
 @serves("PullMessage")
 def pull_message(proxy: Proxy, call: GrpcCall) -> Any:
-    """Return messages of a queue from an offset on; at its end the call waits for one."""
+    """Return messages of a queue from an offset on; if there is none yet, wait for one until the poll timeout."""
     broker, header = _read_pull(proxy, call)
 
     def time_out() -> list[Any]:
@@ -86,7 +86,7 @@ def _read_pull(proxy: Proxy, call: GrpcCall) -> tuple[Broker, PullMessageRequest
 
 
 def _items(proxy: Proxy, response: Command) -> list[Any]:
-    """Return a broker's response to a pull as items of the stream."""
+    """Return the items of the pull's stream that correspond to a broker's response."""
     if response.code == ResponseCode.SUCCESS:
         status = OK
     elif response.code in _NOTHING_THERE:
@@ -110,7 +110,7 @@ def _stream_items(proxy: Proxy, status: Any, messages: list[Any], next_offset: i
 
 @serves("QueryOffset")
 def query_offset(proxy: Proxy, call: GrpcCall) -> Any:
-    """Return the bounds of a queue, or the first offset stored at a time or later."""
+    """Return a queue's minimum or maximum offset, or its first offset stored at a time or later."""
     broker, queue = find_queue(proxy, call.request.message_queue)
     header = _BOUNDS[call.request.query_offset_policy](queue, call.request)
     return _Found(status=OK, offset=_call_for_offset(proxy, broker, header, call))
@@ -133,7 +133,7 @@ _BOUNDS: dict[int, Callable[[MessageQueue, Any], RequestHeader]] = {
 
 @serves("GetOffset")
 def get_offset(proxy: Proxy, call: GrpcCall) -> Any:
-    """Return a group's offset; raise StatusError if it has none."""
+    """Return a group's committed offset of a queue; raise StatusError if the group has none."""
     broker, queue = find_queue(proxy, call.request.message_queue)
     group = check_group(call.request.group)
     offset = broker.offsets.query(group, queue.topic, queue.queue_id)
@@ -144,7 +144,7 @@ def get_offset(proxy: Proxy, call: GrpcCall) -> Any:
 
 @serves("UpdateOffset")
 def update_offset(proxy: Proxy, call: GrpcCall) -> Any:
-    """Commit a group's offset."""
+    """Commit a group's offset of a queue."""
     broker, queue = find_queue(proxy, call.request.message_queue)
     group = check_group(call.request.group)
     broker.group_configs.find(group)
@@ -159,7 +159,7 @@ def update_offset(proxy: Proxy, call: GrpcCall) -> Any:
 
 
 def find_queue(proxy: Proxy, queue: Any) -> tuple[Broker, MessageQueue]:
-    """Return the requested queue and its master; raise StatusError if there is none."""
+    """Return the reachable master that has the requested queue, and the queue; raise StatusError if there is none."""
     topic = check_topic(queue.topic)
     for broker, config in proxy.masters_of(topic):
         if broker.name == queue.broker.name and 0 <= queue.id < config.read_queue_nums:

@@ -1,4 +1,4 @@
-"""Receive messages, acknowledge them, extend their invisible time, or forward them to the dead letters."""
+"""Serve the gRPC methods that receive and acknowledge messages, change their invisible time, or give them up."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MIN_INVISIBLE_MS, MAX_INVISIBLE_MS = 10_000, 12 * 3600 * 1000
 
 @serves("ReceiveMessage")
 def receive_message(proxy: Proxy, call: GrpcCall) -> Any:
-    """Pop messages, or wait for one; the delivery time is always the last item."""
+    """Return popped messages, at once or after waiting for one; the last item of the stream is the delivery time."""
     try:
         return _ReceiveCall(proxy, call).start()
     except StatusError as error:
@@ -46,7 +46,7 @@ def receive_message(proxy: Proxy, call: GrpcCall) -> Any:
 
 
 class _ReceiveCall:
-    """One waiting ReceiveMessage call."""
+    """One call of ReceiveMessage, which may wait for a message."""
 
     def __init__(self, proxy: Proxy, call: GrpcCall) -> None:
         self._proxy, self._channel = proxy, ProxyChannel(call.remote)
@@ -62,7 +62,7 @@ class _ReceiveCall:
         self._is_waiting = False
 
     def start(self) -> Any:
-        """Respond at once if there is a message, else start waiting."""
+        """Return the response if there is a message; else start waiting and return a pending response."""
         popped_messages = self._pop()
         if popped_messages or self._is_timed_out():
             return self._response(popped_messages)
@@ -82,7 +82,7 @@ class _ReceiveCall:
         return popped_messages
 
     def _queues(self) -> list[PopQueue]:
-        """Return all queues of the topic at the broker, beginning with another one each time."""
+        """Return all queues of the topic at the broker; each call begins with another queue."""
         config = self._broker.topics.find(self._topic)
         number = config.read_queue_nums if config else 0
         first = next(self._proxy.pop_state.turns)
@@ -148,7 +148,7 @@ def _check_settings(proxy: Proxy, call: GrpcCall) -> None:
 
 
 def _find_broker(proxy: Proxy, topic: str, name: str) -> Broker:
-    """Return the named broker, or any broker with the topic; the queue id has no effect."""
+    """Return the broker of this name, or any broker that has the topic if the name is empty."""
     brokers = [broker for broker, _ in proxy.masters_of(topic) if name in ("", broker.name)]
     if not brokers:
         raise StatusError(Code.BAD_REQUEST, f"no broker {name} has topic {topic}")
@@ -188,7 +188,7 @@ def _is_client_alive(proxy: Proxy, client_id: str) -> Callable[[], bool]:
 
 @serves("AckMessage")
 def ack_message(proxy: Proxy, call: GrpcCall) -> Any:
-    """Acknowledge messages; each handle has a status of its own."""
+    """Acknowledge messages by their receipt handles; the response has a status for each handle."""
     group, topic = check_group(call.request.group), check_topic(call.request.topic)
     if not call.request.entries:
         raise StatusError(Code.BAD_REQUEST, "the request acknowledges no message")
@@ -208,7 +208,10 @@ def _ack(proxy: Proxy, group: str, topic: str, entry: Any) -> Any:
 
 @serves("ChangeInvisibleDuration")
 def change_invisible_duration(proxy: Proxy, call: GrpcCall) -> Any:
-    """Extend or shorten the invisible time; a refusal returns the handle, too, since clients adopt it unchecked."""
+    """Set a message's invisible time anew and return its new receipt handle.
+
+    A refusal returns the request's own handle, because clients replace their handle by the response's in any case.
+    """
     request = call.request
     try:
         popped = _find_popped(proxy, request.receipt_handle, check_group(request.group), check_topic(request.topic))
@@ -227,7 +230,7 @@ def _read_invisible_ms(request: Any) -> int:
 
 @serves("ForwardMessageToDeadLetterQueue")
 def forward_to_dead_letters(proxy: Proxy, call: GrpcCall) -> Any:
-    """Store a message as a dead letter."""
+    """Store a received message as a dead letter of its group, and acknowledge it."""
     request = call.request
     popped = _find_popped(proxy, request.receipt_handle, check_group(request.group), check_topic(request.topic))
     send_to_dead_letters(popped.queue.broker, popped.queue.group, popped.record)

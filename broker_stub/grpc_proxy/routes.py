@@ -1,4 +1,4 @@
-"""Return routes and assignments; every queue is reached through the proxy itself."""
+"""Serve the gRPC methods that return routes and assignments; in both, the address of every queue is the proxy's own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PERMISSIONS = {
 
 @serves("QueryRoute")
 def query_route(proxy: Proxy, call: GrpcCall) -> Any:
-    """Return all queues of a topic, once for each broker that has them: slaves repeat their master's."""
+    """Return all queues of a topic, for every reachable broker process; slaves list the same queues as their master."""
     topic = check_topic(call.request.topic)
     configs = {broker.name: config for broker, config in proxy.masters_of(topic)}
     queues = [
@@ -66,7 +66,7 @@ def _queue(
 
 @serves("QueryAssignment")
 def query_assignment(proxy: Proxy, call: GrpcCall) -> Any:
-    """Return one assignment for each broker; for a group that consumes in order, one for each queue."""
+    """Return one assignment per broker, for any of its queues, or one per queue if the group consumes in order."""
     topic, group = check_topic(call.request.topic), check_group(call.request.group)
     assignments = [
         _Assignment(message_queue=_queue(proxy, broker, config, queue_id, Permission.READ))

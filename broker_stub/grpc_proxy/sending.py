@@ -1,4 +1,4 @@
-"""Send messages, end transactions, and recall delayed messages."""
+"""Serve the gRPC methods that send messages, end transactions and recall delayed messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ _STATES = {
 
 @serves("SendMessage")
 def send_message(proxy: Proxy, call: GrpcCall) -> Any:
-    """Store messages of one topic, each with a status of its own; all are checked before the first is stored."""
+    """Check all messages of a request, then store them and return a status for each one.
+
+    If a check fails, StatusError is raised and nothing is stored.
+    """
     messages = call.request.messages
     if len({message.topic.name for message in messages}) != 1:
         raise StatusError(Code.MESSAGE_CORRUPTED, "the messages of a request belong to different topics")
@@ -52,7 +55,7 @@ def send_message(proxy: Proxy, call: GrpcCall) -> Any:
 
 
 def common_status(statuses: Any) -> Any:
-    """Return the common status, or MULTIPLE_RESULTS if they differ."""
+    """Return the status that all entries share, or MULTIPLE_RESULTS if they differ."""
     by_code = {status.code: status for status in statuses}
     if len(by_code) == 1:
         return next(iter(by_code.values()))
@@ -85,7 +88,10 @@ def _send(proxy: Proxy, call: GrpcCall, message: Any) -> Any:
 
 
 def _choose_queue(proxy: Proxy, message: Any) -> tuple[Broker, int]:
-    """Choose a queue by message group, else in turn; the client's choice has no effect, as at Apache's proxy."""
+    """Return a master and a queue id: by hash for a message group, else the next queue in turn.
+
+    The queue that the client names has no effect, as at Apache's proxy.
+    """
     queues = [
         (broker, queue_id)
         for broker, config in proxy.masters_of(message.topic.name)
@@ -118,7 +124,7 @@ def _send_header(message: Any, queue_id: int, properties: dict[str, str], now_ms
 
 @serves("EndTransaction")
 def end_transaction(proxy: Proxy, call: GrpcCall) -> Any:
-    """Commit or roll back a half message; an undecided end leaves it open."""
+    """Commit or roll back a half message; leave the transaction open if the resolution is neither."""
     request = call.request
     topic, transaction_id = check_topic(request.topic), request.transaction_id.strip()
     half = proxy.half_messages.get(transaction_id)
@@ -145,7 +151,7 @@ def _end_header(request: Any, topic: str, half: HalfMessage) -> EndTransactionRe
 
 @serves("RecallMessage")
 def recall_message(proxy: Proxy, call: GrpcCall) -> Any:
-    """Recall a delayed message."""
+    """Recall the delayed message that a recall handle names; raise StatusError if no broker can be found by it."""
     topic = check_topic(call.request.topic)
     handle = decode_recall_handle(call.request.recall_handle)
     broker = proxy.cluster.reachable_master(handle.broker_name) if handle else None

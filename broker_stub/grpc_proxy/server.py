@@ -1,7 +1,7 @@
-"""Run the gRPC server: carry calls to the proxy and return its responses.
+"""Run the gRPC server, which passes calls to the proxy and returns the responses.
 
-gRPC runs each call in a thread of its own. The call is carried to the stub's thread, where all state is; only the
-waiting happens outside. A Telemetry stream takes two threads, one for each direction.
+gRPC runs each call in a thread of its own. The server runs the proxy's functions in the stub's thread, where all state
+lives; only waiting happens in the call's own thread. A Telemetry stream takes two threads, one for each direction.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ Run = Callable[[Callable[[], Any]], Any]
 """Runs a function in the stub's thread and returns its result."""
 
 MAX_CALLS = 512
-"""Maximum of open calls, including waiting ones and streams."""
+"""Maximum number of open calls, including calls that wait and streams."""
 MAX_WAIT_S = 60.0
 _RESPONSE_MARGIN_S = 0.5
-"""Seconds before the caller's deadline at which a wait ends."""
+"""Seconds before the caller's deadline at which the server stops waiting, so that its response arrives in time."""
 _STOP_TIMEOUT_S = 10.0
 _MAX_MESSAGE_BYTES = 130 * 1024 * 1024
 _OPTIONS = (
@@ -72,7 +72,7 @@ class GrpcServer:
         return f"<GrpcDoor {self.address}>"
 
     def close(self) -> None:
-        """End all calls and release the port."""
+        """End all calls, and release the port."""
         self._server.stop(None).wait(_STOP_TIMEOUT_S)
         self._pool.shutdown()
 
@@ -93,7 +93,7 @@ class GrpcServer:
         return int(self._server.add_secure_port(address, grpc.ssl_server_credentials([(key, certificate)])))
 
     def _handlers(self) -> dict[str, Any]:
-        """Return the served methods; gRPC itself answers UNIMPLEMENTED for the rest."""
+        """Return gRPC's handlers of the methods that the proxy serves; gRPC responds UNIMPLEMENTED to all others."""
         hidden = PULL_METHODS if self._proxy.options.like_apache else ()
         served = [METHODS[name] for name in HANDLERS if name not in hidden]
         return {
@@ -122,7 +122,7 @@ class GrpcServer:
         return self._run(response.take)
 
     def _call_handler(self, method: Method, call: GrpcCall) -> Any:
-        """Run a method's function; in the stub's thread."""
+        """Return the response of the function that serves a method, or an error response; runs in the stub's thread."""
         try:
             self._check(call)
             return HANDLERS[method.name](self._proxy, call)
@@ -144,7 +144,7 @@ class GrpcServer:
     # --- the Telemetry stream ----------------------------------------------------------------------------------------
 
     def _telemetry(self, commands: Iterator[Any], context: Any) -> Iterator[Any]:
-        """Write what is put into the outbox, until the client leaves or an error comes out of it."""
+        """Yield the commands for a client until it leaves; abort the stream if its settings are invalid."""
         outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         call = _read_call(None, context)
         if not context.add_callback(lambda: outbox.put(_END)):
@@ -186,10 +186,10 @@ class GrpcServer:
 
 
 class FaultInjector:
-    """Injects scripted faults into calls.
+    """Injects scripted faults into gRPC calls.
 
-    A call is carried out all the same, unless its fault is a code. The fault acts on the response: it is late by
-    the stub's clock, is never sent, or the call ends as on a broken connection.
+    If the fault is a response code, the call is not carried out. Otherwise it is, and the fault acts on the response:
+    it is late by the stub's clock, is never sent, or the call ends as on a broken connection.
     """
 
     def __init__(self, proxy: Proxy, run: Run) -> None:
@@ -197,7 +197,7 @@ class FaultInjector:
 
     @contextmanager
     def around(self, method: str, context: Any) -> Iterator[StatusError | None]:
-        """Surround a call: yield the scripted error, if any; at the exit, delay or abort the call as scripted."""
+        """Wrap a call: yield the scripted error or None, and at the end delay or abort the response as scripted."""
         fault = self._run(lambda: self._script.take(PROXY, method)) if self._script else None
         yield _scripted_error(fault) if fault else None
         if fault and fault.reply_fault:
@@ -214,7 +214,10 @@ class FaultInjector:
 
 
 def _scripted_error(fault: Fault) -> StatusError | None:
-    """Return the error of a scripted code: a gRPC code unchanged, a broker's code as a proxy translates it."""
+    """Return the scripted error code as a StatusError; None if the fault is no code.
+
+    A gRPC code stays as it is; a broker's code is translated as the proxy translates it.
+    """
     if fault.make_response is None:
         return None
     response = fault.make_response()

@@ -1,7 +1,8 @@
-"""Serve the Telemetry stream, heartbeats and terminations.
+"""Serve the Telemetry stream, heartbeats and terminations of gRPC clients.
 
-A client writes its settings and gets them back, completed. The proxy registers it at the brokers as member of its
-group, or as producer of its topics. When a broker checks a half message, the proxy asks the producer on the stream.
+A client writes its settings, and the proxy returns them, completed. It registers the client at the brokers as a member
+of its group, or as a producer of its topics. If a broker checks a half message, the proxy sends the check to the
+producer's stream.
 """
 
 from __future__ import annotations
@@ -47,14 +48,17 @@ _CONSUME_TYPES = {
 
 
 class InvalidSettings(Exception):
-    """Settings that end the stream."""
+    """Raised for settings that the server refuses by ending the stream."""
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
 
 
 def handle_command(proxy: Proxy, call: GrpcCall, command: Any, write_command: WriteCommand) -> None:
-    """Handle a command of a client: complete its settings and return them; other commands need no response."""
+    """Handle a client's command: register the client by its settings, and write the completed settings back.
+
+    Commands that are no settings are ignored.
+    """
     if command.WhichOneof("command") != "settings":
         return
     settings = command.settings
@@ -73,7 +77,7 @@ def handle_command(proxy: Proxy, call: GrpcCall, command: Any, write_command: Wr
 
 
 def _complete(proxy: Proxy, settings: Any) -> Any:
-    """Return the settings with what the server adds to them."""
+    """Return a copy of the client's settings with the values that the server sets: limits, retry policy, order."""
     completed = type(settings)()
     completed.CopyFrom(settings)
     completed.metric.on = False
@@ -117,7 +121,7 @@ def _complete_subscription(proxy: Proxy, settings: Any) -> None:
 
 @serves("Heartbeat")
 def heartbeat(proxy: Proxy, call: GrpcCall) -> Any:
-    """Register the client again, which keeps it alive."""
+    """Register the client at all brokers again, which keeps its membership alive."""
     client = _require_client(proxy, call)
     if client.settings is not None:
         _register(proxy, call, client)
@@ -126,7 +130,7 @@ def heartbeat(proxy: Proxy, call: GrpcCall) -> Any:
 
 @serves("NotifyClientTermination")
 def notify_client_termination(proxy: Proxy, call: GrpcCall) -> Any:
-    """Unregister the client."""
+    """Unregister the client at all brokers, and forget it."""
     client = _require_client(proxy, call)
     for broker in proxy.masters():
         for header in _unregister_headers(client):
@@ -149,7 +153,7 @@ def _find_or_add(proxy: Proxy, call: GrpcCall) -> Client:
 
 
 def _register(proxy: Proxy, call: GrpcCall, client: Client) -> None:
-    """Register a client at all brokers, by its settings."""
+    """Send all masters a heartbeat that registers the client by its settings."""
     settings = client.settings
     beat = HeartbeatData(
         client_id=client.client_id,
@@ -189,7 +193,7 @@ def _unregister_headers(client: Client) -> list[UnregisterClientRequestHeader]:
 
 
 def _forwarder(proxy: Proxy, client_id: str) -> Callable[[RequestCode, Header | None, bytes], None]:
-    """Return a function that passes checks of half messages to a client; it ignores brokers' other requests."""
+    """Return a function that passes a broker's half-message checks to a client and ignores all other requests."""
 
     def forward(code: RequestCode, header: Header | None, body: bytes) -> None:
         client = proxy.clients.find(client_id)
@@ -200,7 +204,11 @@ def _forwarder(proxy: Proxy, client_id: str) -> Callable[[RequestCode, Header | 
 
 
 def _check_command(proxy: Proxy, header: CheckTransactionStateRequestHeader, body: bytes) -> Any:
-    """Return the command that asks about a half message; the broker asks about a copy, which the response will end."""
+    """Return the command that asks a producer about a half message.
+
+    The broker checks a copy of the message; remember the copy's broker and offsets, because the producer's response
+    ends the copy.
+    """
     record, _ = decode_record(body)
     transaction_id = header.transaction_id or ""
     proxy.half_messages[transaction_id] = HalfMessage(
@@ -211,5 +219,8 @@ def _check_command(proxy: Proxy, header: CheckTransactionStateRequestHeader, bod
 
 
 def _checking_broker(proxy: Proxy, header: CheckTransactionStateRequestHeader, transaction_id: str) -> Broker:
-    """Return the broker that asks; old brokers do not name themselves, so the sent message's broker counts."""
+    """Return the broker that sent the check.
+
+    A 4.9.7 broker does not name itself; in that case it is the broker to which the message was sent.
+    """
     return proxy.cluster.broker(header.bname) if header.bname else proxy.half_messages[transaction_id].broker

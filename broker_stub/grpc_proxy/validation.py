@@ -1,4 +1,4 @@
-"""Refuse illegal names and values of calls."""
+"""Check names and values in gRPC calls; raise StatusError for illegal ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.T
 
 
 def check_topic(resource: Any) -> str:
-    """Return the name of a topic that clients may use; raise StatusError for another."""
+    """Return the topic's name; raise StatusError if it is illegal or a system topic."""
     name = str(resource.name)
     if not _is_legal(name, _LONGEST_TOPIC) or name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIX):
         raise StatusError(Code.ILLEGAL_TOPIC, f"topic {name!r:.150} is blank, malformed, too long or a system topic")
@@ -39,7 +39,7 @@ def check_topic(resource: Any) -> str:
 
 
 def check_group(resource: Any) -> str:
-    """Return the name of a consumer group; raise StatusError if it is illegal."""
+    """Return the consumer group's name; raise StatusError if it is illegal."""
     name = str(resource.name)
     if not _is_legal(name, _LONGEST_GROUP):
         raise StatusError(Code.ILLEGAL_CONSUMER_GROUP, f"group {name!r:.150} is blank, malformed or too long")
@@ -54,7 +54,7 @@ def _is_legal(name: str, longest: int) -> bool:
 
 
 def read_subscription(topic: str, expression: Any, version: int = 0) -> SubscriptionData:
-    """Return the subscription that a filter expression means; an empty one matches everything."""
+    """Return the subscription that corresponds to a gRPC filter expression; an empty expression matches everything."""
     kind = SQL92 if expression.type == FilterType.SQL else TAG
     try:
         subscription = build_subscription(topic, expression.expression, expression_type=kind, sub_version=version)
@@ -66,7 +66,7 @@ def read_subscription(topic: str, expression: Any, version: int = 0) -> Subscrip
 
 
 def filter_of(subscription: SubscriptionData) -> MessageFilter | None:
-    """Return the filter of a subscription; None matches everything."""
+    """Return the filter of a subscription; None if it matches everything."""
     return make_filter(subscription, maybe_compile(subscription.sub_string, subscription.expression_type))
 
 
@@ -74,7 +74,10 @@ def filter_of(subscription: SubscriptionData) -> MessageFilter | None:
 
 
 def accepted_types(config: TopicConfig, *, like_apache: bool) -> tuple[MessageType, ...]:
-    """Return the message types that a topic accepts; without a type all, at Apache's proxy NORMAL only."""
+    """Return the message types that a topic accepts.
+
+    A topic without a type accepts all types; at Apache's proxy it accepts NORMAL only.
+    """
     name = (config.attributes or {}).get(_TYPE_ATTRIBUTE)
     if name is None:
         return (MessageType.NORMAL,) if like_apache else _MIXED
@@ -84,7 +87,7 @@ def accepted_types(config: TopicConfig, *, like_apache: bool) -> tuple[MessageTy
 
 
 def check_message(message: Any, types: Iterable[MessageType], max_body_bytes: int, now_ms: int) -> None:
-    """Raise StatusError if a message is not acceptable."""
+    """Raise StatusError if a message's type, size, properties or times are not acceptable."""
     _check_body(message.body, max_body_bytes)
     _check_user_properties(message.user_properties)
     _check_system_properties(message.system_properties)

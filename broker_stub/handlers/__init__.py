@@ -1,4 +1,4 @@
-"""Handle each request: one module per family of requests, which registers its functions by request code.
+"""Handle requests: each module serves one family of requests and registers its functions by request code.
 
 Importing this package registers all of them; `BROKER_HANDLERS` and `NAME_SERVER_HANDLERS` are the two registries.
 """

@@ -1,7 +1,7 @@
 """Assign queues to consumers that leave the assignment to the broker.
 
-The broker assigns as clients do: it sorts both lists and applies one of two strategies. A group in pop mode is told to
-pull, because the stub offers no pop over remoting; it gets its messages either way.
+The broker assigns as clients do: it sorts queues and members, and applies one of two strategies. A group in pop mode is
+told to pull instead, because the stub offers no pop over remoting; it gets the same messages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AVERAGELY, _IN_TURN = "AVG", "AVG_BY_CIRCLE"
 
 @handles(RequestCode.QUERY_ASSIGNMENT)
 def query_assignment(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return a member's queues of a topic; unknown topics, groups and strategies get an empty response."""
+    """Return the queues of a topic that a member shall read; none for an unknown topic, group or strategy."""
     query = decode_body(QueryAssignmentRequestBody, request.body)
     assigned = _assign(broker, query)
     if assigned is None:
@@ -56,7 +56,7 @@ def _assign(broker: Broker, query: QueryAssignmentRequestBody) -> list[MessageQu
 
 
 def _readable_queues(broker: Broker, topic: str) -> list[MessageQueue]:
-    """Return the readable queues of all brokers, sorted."""
+    """Return the readable queues of a topic at all brokers, sorted."""
     route = find_route(broker.cluster, topic)
     return sorted(
         MessageQueue(topic, data.broker_name, queue_id)

@@ -1,7 +1,7 @@
 """Handle administrators' requests about one broker: its settings, statistics, disks and replicas.
 
-The stub has no disk and measures no rates, so many statistics mean nothing here. mqadmin prints them, so the responses
-contain them, with constant values.
+The stub has no disk and measures no rates, so many statistics have no meaning here. Responses still contain them, with
+constant values, because mqadmin prints them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CONFIGURED = {
     "transactionTimeOut": "transaction_timeout_ms",
     "useServerSideResetOffset": "server_side_reset",
 }
-"""Our settings by a broker's own names."""
+"""Names of the stub's own settings, by the name that a broker gives to each."""
 _LIMITS = {
     "maxFilterMessageSize": "filter_bytes",
     "maxTransferBytesOnMessageInDisk": "disk_bytes",
@@ -52,7 +52,7 @@ _LIMITS = {
     "maxTransferCountOnMessageInMemory": "memory_count",
 }
 _FIXED = frozenset({"brokerClusterName", "channelExpiredTimeout", "messageDelayLevel"})
-"""Settings that a broker reads only when it starts."""
+"""Settings that a broker reads only when it starts, so a change has no effect."""
 _FORBIDDEN = frozenset({"brokerConfigPath", "configBlackList"})
 _STATS = frozenset("TOPIC_PUT_NUMS TOPIC_PUT_SIZE GROUP_GET_NUMS GROUP_GET_SIZE SNDBCK_PUT_NUMS".split())
 _NO_RATE = {"avgpt": 0.0, "sum": 0, "tps": 0.0}
@@ -67,12 +67,12 @@ _USUAL = {
     "traceTopicEnable": "false",
     "useTLS": "false",
 }
-"""Settings of a real broker that mqadmin prints and that have no effect here."""
+"""Settings of a real broker that mqadmin prints; they have no effect in the stub."""
 
 
 @handles(RequestCode.GET_BROKER_CONFIG)
 def get_broker_config(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the settings that have an effect here, by a broker's names."""
+    """Return the broker's settings under RocketMQ's names, in the form of a properties file."""
     values = {
         "brokerId": broker.broker_id,
         "brokerIP1": broker.address.host,
@@ -92,7 +92,7 @@ def get_broker_config(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.UPDATE_BROKER_CONFIG)
 def update_broker_config(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Change settings of this broker; unknown ones are stored without effect, malformed numbers ignored."""
+    """Change settings of this broker; store unknown ones without effect, ignore malformed numbers."""
     lines = (line.partition("=") for line in request.body.decode().splitlines() if "=" in line and line[0] != "#")
     changes = {name.strip(): value.strip() for name, _, value in lines}
     if _FORBIDDEN & changes.keys():
@@ -134,7 +134,7 @@ def _as_java(value: object) -> str:
 
 @handles(RequestCode.GET_BROKER_RUNTIME_INFO)
 def get_runtime_info(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the broker's statistics that mqadmin prints; rates are not measured."""
+    """Return the broker's statistics that mqadmin prints; rates are constants."""
     messages = str(sum(queue.max_offset for queue in broker.store.queues.values()))
     average = broker.store.log.end / max(1, int(messages))
     figures = {
@@ -156,7 +156,7 @@ def get_runtime_info(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 
 def _earliest_time(broker: Broker) -> int:
-    """Return the store time of the oldest message; -1 if there is none."""
+    """Return the store time of the oldest message in milliseconds; -1 if there is none."""
     log = broker.store.log
     first = next(iter(log.records(log.min_offset)), None)
     return decode_record(first[1])[0].store_timestamp if first else -1
@@ -200,7 +200,7 @@ class ViewBrokerStatsDataRequestHeader(RequestHeader):
 
 @handles(AdminCode.VIEW_BROKER_STATS_DATA)
 def view_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the statistics of a topic or group; rates are not measured."""
+    """Return the statistics of a topic or group; all rates are zero."""
     header = request.header(ViewBrokerStatsDataRequestHeader)
     if header.stats_name not in _STATS or not broker.topics.find(header.stats_key.partition("@")[0]):
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist")
@@ -219,19 +219,19 @@ def view_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
     AdminCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
 )
 def accept_upkeep(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Accept without effect: the stub has no files to clean or to limit, and slaves share their master's log."""
+    """Accept a request about files or limits without effect: the stub has no files to clean or limit."""
     return response()
 
 
 @handles(AdminCode.POP_ROLLBACK)
 def roll_back_pops(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Accept without effect: nothing is popped over remoting."""
+    """Accept without effect, because the stub pops no messages over remoting."""
     return response(remark=NO_REMARK)
 
 
 @handles(AdminCode.SET_COMMITLOG_READ_MODE)
 def set_read_mode(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Accept a mode without effect: there are no files to read ahead in."""
+    """Accept a read-ahead mode without effect, because the stub reads no files; refuse an unknown mode."""
     mode = (request.command.fields or {}).get("READ_AHEAD_MODE")
     if mode is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "set commitlog readahead mode failed")
@@ -242,14 +242,14 @@ def set_read_mode(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(AdminCode.GET_COLD_DATA_FLOW_CTR_INFO)
 def get_cold_limits(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return no limits: nothing is read from disk."""
+    """Return no limits, because the stub reads nothing from disk."""
     thresholds = {"cgColdReadThreshold": 3 * 1024 * 1024, "globalColdReadThreshold": 100 * 1024 * 1024}
     return response(body=fastjson.write({"runtimeTable": {}, "configTable": {}, **thresholds, "globalAcc": 0}))
 
 
 @handles(AdminCode.GET_BROKER_HA_STATUS)
 def get_replication(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return how far the slaves have copied the log; the stub's slaves have all of it, whatever lag pulls see."""
+    """Return how much of the log each slave has copied: all of it, even if a lag is set for pulls."""
     slaves = [
         other for other in broker.cluster.reachable_brokers() if other.name == broker.name and not other.is_master
     ]

@@ -31,7 +31,7 @@ CONSUMER_TIMEOUT_MS = 10_000
 
 @handles(RequestCode.GET_CONSUMER_RUNNING_INFO)
 def get_running_info(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Ask a consumer for its running information."""
+    """Forward to a consumer the request for its running information, and return its response."""
     header = request.header(GetConsumerRunningInfoRequestHeader)
     _forward(broker, request, header, header.consumer_group, header.client_id)
     return HELD
@@ -39,7 +39,7 @@ def get_running_info(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.CONSUME_MESSAGE_DIRECTLY)
 def consume_directly(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Have a consumer consume a message of the log now."""
+    """Have a member consume one stored message at once, and return its response."""
     header = request.header(ConsumeMessageDirectlyResultRequestHeader)
     try:
         place = decode_offset_message_id(header.msg_id or "")
@@ -56,7 +56,7 @@ def consume_directly(broker: Broker, request: ClientRequest) -> HandlerResult:
 def _with_broker_fields(
     broker: Broker, header: ConsumeMessageDirectlyResultRequestHeader
 ) -> ConsumeMessageDirectlyResultRequestHeader:
-    """Return the header as the consumer gets it."""
+    """Return the header with the fields that the broker adds before it forwards the request."""
     forwarded = replace(header, broker_name=broker.name)
     if not broker.release.is_5x:
         return forwarded
@@ -86,7 +86,7 @@ def _forward(
 
 
 def _forwarder(request: ClientRequest, timeout_remark: str) -> Callable[[Command | None], None]:
-    """Return a function that forwards a consumer's response to the administrator's client."""
+    """Return a function that forwards a consumer's response to the administrator, or an error if there is none."""
 
     def forward_response(reply: Command | None) -> None:
         if reply is None:
@@ -110,7 +110,7 @@ class GetConsumerStatusRequestHeader(RequestHeader):
 
 @handles(AdminCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
 def get_consumer_status(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Ask every member of a group for its offsets; a member that does not respond has none."""
+    """Return the offsets that each member of a group reports; a member that does not respond has none."""
     header = request.header(GetConsumerStatusRequestHeader)
     group = broker.consumer_groups.table.get(header.group)
     if group is None:

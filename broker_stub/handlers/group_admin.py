@@ -1,4 +1,4 @@
-"""Handle administrators' requests about groups: configuration, members and progress."""
+"""Handle administrators' requests about groups: their configuration, members and progress."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from ..state import Broker
 
 @members
 class SubscriptionGroupList(Body):
-    """Body with several groups."""
+    """Body of a request that contains several groups' configurations."""
 
     group_config_list: tuple[SubscriptionGroupConfig, ...]
 
@@ -61,14 +61,14 @@ class SubscriptionGroupList(Body):
 
 @handles(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
 def update_group(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Create or change a group; its name is not checked."""
+    """Create or change a consumer group; its name is not checked."""
     _update(broker, decode_body(SubscriptionGroupConfig, request.body))
     return response()
 
 
 @handles(AdminCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST)
 def update_groups(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Create or change several groups; the first refused one ends the list, and those before it stay."""
+    """Create or change several groups; stop at the first refused one and keep those before it."""
     for config in decode_body(SubscriptionGroupList, request.body).group_config_list:
         _update(broker, config)
     return response()
@@ -82,7 +82,7 @@ def _update(broker: Broker, config: SubscriptionGroupConfig) -> None:
 
 
 def _attribute_fault(broker: Broker, group: str, change: str) -> str:
-    """Return the remark for a refused attribute: 5.3.3 has no attributes of groups."""
+    """Return the remark that refuses a change of a group's attribute, since 5.3.3 has no such attributes."""
     sign, name = change[:1], change[1:]
     if sign == "+":
         return f"java.lang.RuntimeException: unsupported key: {name}"
@@ -93,7 +93,7 @@ def _attribute_fault(broker: Broker, group: str, change: str) -> str:
 
 @handles(RequestCode.DELETE_SUBSCRIPTIONGROUP)
 def delete_group(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Delete a group's configuration, and its offsets if asked to."""
+    """Delete a group's configuration, and its offsets if the request says so."""
     header = request.header(DeleteSubscriptionGroupRequestHeader)
     broker.group_configs.delete(header.group_name)
     if header.clean_offset:
@@ -103,7 +103,7 @@ def delete_group(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG)
 def get_group(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return a group's configuration; this may create the group."""
+    """Return a group's configuration; a missing group may be created by that."""
     config = broker.group_configs.find(request.header(GetSubscriptionGroupConfigRequestHeader).group)
     if config is None:
         raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
@@ -112,7 +112,7 @@ def get_group(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
 def get_all_groups(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the configurations of all groups."""
+    """Return the configurations of all groups of this broker."""
     is_5x = broker.release.is_5x
     version = DataVersion(
         counter=broker.group_configs.change_count,
@@ -129,7 +129,7 @@ def get_all_groups(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.SET_MESSAGE_REQUEST_MODE)
 def set_request_mode(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Accept a group's request mode for a topic without effect, since the stub offers no pop over remoting."""
+    """Accept a group's pull or pop mode for a topic without effect, because the stub cannot pop over remoting."""
     mode = decode_body(SetMessageRequestModeRequestBody, request.body)
     if mode.topic.startswith(RETRY_PREFIX):
         raise Refusal(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
@@ -223,7 +223,7 @@ class QuerySubscriptionRequestHeader(TopicRequestHeader):
 
 @handles(AdminCode.QUERY_SUBSCRIPTION_BY_CONSUMER)
 def query_subscription(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the subscription of the group's last heartbeat; none if the group has no members."""
+    """Return a group's subscription to a topic; none if the group has no members."""
     header = request.header(QuerySubscriptionRequestHeader)
     members = broker.consumer_groups.table.get(header.group)
     subscription = members.subscriptions.get(header.topic) if members else None
@@ -238,7 +238,7 @@ def query_subscription(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.GET_CONSUME_STATS)
 def get_consume_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return a group's offset and lag in each queue; rates are not measured."""
+    """Return a group's offset and the maximum offset of each queue; rates are constants."""
     header = request.header(GetConsumeStatsRequestHeader)
     table = {
         queue: _progress(broker, header.consumer_group, queue)
@@ -249,7 +249,11 @@ def get_consume_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 
 def _topics_to_count(broker: Broker, header: GetConsumeStatsRequestHeader) -> list[str]:
-    """Return the requested topics, else all in which the group has offsets and to which its members subscribe."""
+    """Return the topics that the request names, else those in which the group has offsets.
+
+    If members are connected, leave out topics that they do not subscribe to; a list of several topics is taken
+    unchanged.
+    """
     if header.topic_list:
         return [topic for topic in header.topic_list.split(";") if topic]
     topics = [header.topic] if header.topic else sorted(broker.offsets.topics(header.consumer_group))
@@ -277,14 +281,14 @@ def _progress(broker: Broker, group: str, queue: MessageQueue) -> OffsetWrapper:
 
 @members
 class GetConsumeStatsInBrokerHeader(RequestHeader):
-    """Header of a request for the progress of all groups, in all topics or in ordered ones."""
+    """Header of a request for the progress of all groups, in all topics or in ordered topics only."""
 
     is_order: bool = False
 
 
 @handles(AdminCode.GET_BROKER_CONSUME_STATS)
 def get_all_consume_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the progress of every group in every topic; rates are not measured."""
+    """Return each group's offsets and lag in its topics; rates are constants."""
     ordered = request.header(GetConsumeStatsInBrokerHeader).is_order
     groups = {group: _stats_of_group(broker, group, ordered=ordered) for group in broker.group_configs.table}
     lags = [
@@ -310,14 +314,14 @@ def _stats_of_group(broker: Broker, group: str, *, ordered: bool) -> list[dict[s
 
 
 def _written_progress(broker: Broker, group: str, config: TopicConfig) -> dict[MessageQueue, dict[str, Any]]:
-    """Return the progress in all writable queues; a queue without an offset counts from 0."""
+    """Return a group's progress in all writable queues of a topic; a queue without an offset counts from 0."""
     queues = (MessageQueue(config.topic_name, broker.name, queue_id) for queue_id in range(config.write_queue_nums))
     return {queue: fastjson.parse(encode_body(_progress(broker, group, queue))) for queue in queues}
 
 
 @handles(RequestCode.QUERY_CONSUME_TIME_SPAN)
 def query_time_span(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the first and last store time of each queue, and that of the group's offset."""
+    """Return the store times of each queue's first and last message, and of the group's last consumed one."""
     header = request.header(QueryConsumeTimeSpanRequestHeader)
     config = broker.topics.find(header.topic)
     if config is None:
@@ -348,5 +352,5 @@ def _time_span(broker: Broker, header: QueryConsumeTimeSpanRequestHeader, queue_
 
 
 def _as_text(time_ms: int) -> str:
-    """Return a time as Java's tools print it, in local time."""
+    """Return a time in milliseconds as Java's tools print it, in local time."""
     return f"{datetime.fromtimestamp(time_ms // 1000):%Y-%m-%d#%H:%M:%S}:{time_ms % 1000:03}"

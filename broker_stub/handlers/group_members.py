@@ -1,4 +1,4 @@
-"""Handle requests of a group's members: heartbeats, member lists, filter checks and queue locks."""
+"""Handle requests of a group's members: heartbeats, member lists, checks of filters, and queue locks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ..state import Broker
 
 @handles(RequestCode.HEART_BEAT)
 def heartbeat(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Register a client in its groups; a fingerprint (5.x) shows whether its subscriptions changed."""
+    """Register a client in its groups; at 5.x the response says whether its subscriptions changed."""
     beat = decode_body(HeartbeatData, request.body)
     fingerprint = beat.heartbeat_fingerprint if broker.release.is_5x else 0
     member = Member(request.channel, beat.client_id, request.command.language, request.command.version)
@@ -47,7 +47,7 @@ def heartbeat(broker: Broker, request: ClientRequest) -> HandlerResult:
 def _register_consumer(
     broker: Broker, member: Member, data: ConsumerData, beat: HeartbeatData, fingerprint: int
 ) -> bool:
-    """Register a client in one group; return whether the group's fingerprint changed."""
+    """Register a client in one consumer group; return whether the group's fingerprint of subscriptions changed."""
     changed = broker.consumer_groups.exchange_fingerprint(data.group_name, fingerprint)
     config = broker.group_configs.find(data.group_name)
     if config:
@@ -61,7 +61,7 @@ def _register_consumer(
 
 @handles(RequestCode.UNREGISTER_CLIENT)
 def unregister_client(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Remove a client from a group."""
+    """Remove a client from its producer group, its consumer group, or both."""
     header = request.header(UnregisterClientRequestHeader)
     if header.producer_group:
         broker.producer_groups.leave(header.producer_group, header.client_id, request.channel)
@@ -83,7 +83,7 @@ def get_consumer_list(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.CHECK_CLIENT_CONFIG)
 def check_client_config(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Check whether the broker can filter by an expression."""
+    """Check whether the broker can filter by an expression; refuse SQL92 that is off or does not compile."""
     subscription = decode_body(CheckClientRequestBody, request.body).subscription_data
     if is_tag_type(subscription.expression_type):
         return response()
@@ -108,7 +108,7 @@ def _fault(expression: str) -> str:
 
 @handles(RequestCode.LOCK_BATCH_MQ)
 def lock_queues(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Lock or renew queues; return those that the client holds."""
+    """Lock queues for a client, or renew its locks; return the queues that it then holds."""
     wanted = decode_body(LockBatchRequestBody, request.body)
     locked = broker.locks.lock(wanted.consumer_group, wanted.mq_set, wanted.client_id)
     return response(body=encode_body(LockBatchResponseBody(lock_ok_mq_set=tuple(locked))))
@@ -116,7 +116,7 @@ def lock_queues(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.UNLOCK_BATCH_MQ)
 def unlock_queues(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Release the queues that the client holds; others are ignored without notice."""
+    """Release queues that the client holds; ignore queues that another client holds."""
     given = decode_body(LockBatchRequestBody, request.body)
     broker.locks.unlock(given.consumer_group, given.mq_set, given.client_id)
     return response()

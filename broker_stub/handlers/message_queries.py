@@ -1,4 +1,4 @@
-"""Find messages by id and by key, and show entries of a consume queue."""
+"""Handle queries for messages by id and by key, and for entries of a consume queue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..state import Broker
 from .topic_admin import NO_REMARK
 
 UNIQUE_KEY_COUNT = 32
-"""Maximum of messages in the response to a query by unique id, whatever the request's limit."""
+"""Maximum number of messages that a query by unique id returns, whatever limit the request has."""
 _MAX_ENTRIES = 32
 
 
@@ -39,7 +39,7 @@ def view_message(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.QUERY_MESSAGE)
 def query_message(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the messages with a key."""
+    """Return a topic's latest messages with a key, in the order of their arrival."""
     header = request.header(QueryMessageRequestHeader)
     count = UNIQUE_KEY_COUNT if header.unique_key_query else header.max_num
     found = list(
@@ -65,7 +65,7 @@ class QueryConsumeQueueRequestHeader(QueueRequestHeader):
 
 @handles(RequestCode.QUERY_CONSUME_QUEUE)
 def query_consume_queue(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return entries of a consume queue, as the broker keeps them."""
+    """Return entries of a consume queue: address, size and tag code of each message."""
     header = request.header(QueryConsumeQueueRequestHeader)
     queue = broker.store.queues.get((header.topic, header.queue_id))
     if queue is None:
@@ -87,7 +87,7 @@ def query_consume_queue(broker: Broker, request: ClientRequest) -> HandlerResult
 
 
 def _subscription(broker: Broker, header: QueryConsumeQueueRequestHeader) -> dict[str, Any]:
-    """Return the named group's subscription to the topic."""
+    """Return the response's fields about the named group's subscription to the topic; none without a group."""
     if header.consumer_group is None:
         return {}
     group = broker.consumer_groups.table.get(header.consumer_group)

@@ -1,4 +1,4 @@
-"""Handle requests to the name server."""
+"""Handle the requests that arrive at the name server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FIRST_STANDARD_JSON_VERSION = 401
 
 @handles_as_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 def get_route(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Return the route of a topic; old clients get JSON with bare numbers as keys."""
+    """Return the route of a topic; clients before 4.9.4 get JSON whose integer keys are not quoted."""
     fields = {"topic": "null", **(request.command.fields or {})}
     header = from_fields(GetRouteInfoRequestHeader, fields)
     route = find_route(cluster, header.topic)
@@ -56,7 +56,7 @@ def get_route(cluster: Cluster, request: ClientRequest) -> HandlerResult:
 
 
 def find_route(cluster: Cluster, topic: str) -> TopicRouteData | None:
-    """Return the route of a topic over the reachable brokers; None if none of them has it."""
+    """Return the route of a topic at the reachable brokers; None if none of them has it or it is forgotten."""
     configs = {broker.name: config for broker in cluster.reachable_brokers() if (config := broker.topics.find(topic))}
     if not configs or cluster.is_forgotten(topic):
         return None
@@ -77,7 +77,7 @@ def find_route(cluster: Cluster, topic: str) -> TopicRouteData | None:
 
 
 def broker_table(cluster: Cluster) -> dict[str, BrokerData]:
-    """Return the reachable brokers, by name."""
+    """Return the addresses of the reachable brokers, by broker name."""
     names: dict[str, list[Broker]] = {}
     for broker in cluster.reachable_brokers():
         names.setdefault(broker.name, []).append(broker)
@@ -94,7 +94,7 @@ def broker_table(cluster: Cluster) -> dict[str, BrokerData]:
 
 @handles_as_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
 def get_cluster_info(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Return the brokers of the cluster; real name servers always write bare numbers as keys here."""
+    """Return the reachable brokers of the cluster; as at real name servers, integer keys are not quoted."""
     brokers = broker_table(cluster)
     info = ClusterInfo(
         broker_addr_table=brokers, cluster_addr_table={cluster.settings.cluster_name: tuple(brokers)} if brokers else {}
@@ -104,14 +104,14 @@ def get_cluster_info(cluster: Cluster, request: ClientRequest) -> HandlerResult:
 
 @handles_as_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
 def get_all_topics(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Return the topics of all brokers."""
+    """Return the topics of all reachable brokers."""
     topics = dict.fromkeys(config.topic_name for broker in cluster.reachable_brokers() for config in broker.topics)
     return response(body=encode_body(TopicList(topic_list=tuple(topics))))
 
 
 @handles_as_name_server(RequestCode.GET_TOPICS_BY_CLUSTER)
 def get_topics_by_cluster(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Return the topics of a cluster; only the stub's own cluster has any."""
+    """Return all topics if the request names the stub's own cluster, else none."""
     if request.header(GetTopicsByClusterRequestHeader).cluster != cluster.settings.cluster_name:
         return response(body=encode_body(TopicList()))
     return get_all_topics(cluster, request)
@@ -119,7 +119,7 @@ def get_topics_by_cluster(cluster: Cluster, request: ClientRequest) -> HandlerRe
 
 @handles_as_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
 def get_system_topics(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Return the topics named after the cluster and its brokers."""
+    """Return the topics that are named after the cluster and its brokers, and one broker's address."""
     brokers = broker_table(cluster)
     address = next((str(broker.address) for broker in cluster.reachable_brokers()), None)
     names = TopicList(broker_addr=address, topic_list=(cluster.settings.cluster_name, *brokers))
@@ -128,7 +128,7 @@ def get_system_topics(cluster: Cluster, request: ClientRequest) -> HandlerResult
 
 @handles_as_name_server(RequestCode.DELETE_TOPIC_IN_NAMESRV)
 def delete_topic(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Leave a topic out of routes until a broker that still has it registers again."""
+    """Leave a topic out of routes until a broker that still has the topic registers again."""
     cluster.forget(request.header(DeleteTopicFromNamesrvRequestHeader).topic)
     return response()
 
@@ -138,13 +138,13 @@ def delete_topic(cluster: Cluster, request: ClientRequest) -> HandlerResult:
 
 @handles_as_name_server(RequestCode.GET_NAMESRV_CONFIG)
 def get_config(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Return the settings that have an effect here, and those that clients set."""
+    """Return the name server's settings, including those that clients stored."""
     return response(body="".join(f"{name}={value}\n" for name, value in sorted(cluster.config.items())).encode())
 
 
 @handles_as_name_server(RequestCode.UPDATE_NAMESRV_CONFIG)
 def update_config(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Store settings, without effect."""
+    """Store settings of the name server, without effect; refuse paths of files."""
     pairs = (line.partition("=") for line in request.body.decode().splitlines() if "=" in line)
     changes = {name.strip(): value.strip() for name, _, value in pairs}
     if _FORBIDDEN & changes.keys():
@@ -155,14 +155,14 @@ def update_config(cluster: Cluster, request: ClientRequest) -> HandlerResult:
 
 @members
 class WritePermOfBrokerRequestHeader(RequestHeader):
-    """Header of a request about the write permission of a broker's topics."""
+    """Header of a request that removes or restores the write permission of a broker's topics."""
 
     broker_name: str
 
 
 @handles_as_name_server(RequestCode.WIPE_WRITE_PERM_OF_BROKER)
 def wipe_write_permission(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Show all topics of a broker without the write permission."""
+    """Remove the write permission from all topics of a broker in routes; return their number."""
     name = request.header(WritePermOfBrokerRequestHeader).broker_name
     cluster.read_only.add(name)
     return response(fields={"wipeTopicCount": str(_topic_count(cluster, name))})
@@ -170,7 +170,7 @@ def wipe_write_permission(cluster: Cluster, request: ClientRequest) -> HandlerRe
 
 @handles_as_name_server(AdminCode.ADD_WRITE_PERM_OF_BROKER)
 def add_write_permission(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Show the topics of a broker with their own permissions again."""
+    """Show a broker's topics in routes with their own permissions again; return their number."""
     name = request.header(WritePermOfBrokerRequestHeader).broker_name
     cluster.read_only.discard(name)
     return response(fields={"addTopicCount": str(_topic_count(cluster, name))})
@@ -185,7 +185,7 @@ def _topic_count(cluster: Cluster, broker_name: str) -> int:
 
 @handles_as_name_server(RequestCode.PUT_KV_CONFIG)
 def put_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Store a value."""
+    """Store a value of the key-value configuration under a namespace and a key."""
     header = request.header(PutKVConfigRequestHeader)
     cluster.values.setdefault(header.namespace, {})[header.key] = header.value
     if header.namespace == ORDER_NAMESPACE:
@@ -194,7 +194,10 @@ def put_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
 
 
 def _mark_ordered(cluster: Cluster, topic: str) -> None:
-    """Mark an ordered topic at its brokers at once; real ones learn of it when they register, and never forget it."""
+    """Set the order flag in a topic's configuration at all masters.
+
+    Real brokers set it only when they register.
+    """
     for broker in cluster.masters():
         if (config := broker.topics.find(topic)) and not config.order:
             broker.topics.create(replace(config, order=True))
@@ -202,7 +205,7 @@ def _mark_ordered(cluster: Cluster, topic: str) -> None:
 
 @handles_as_name_server(RequestCode.GET_KV_CONFIG)
 def get_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Return one value."""
+    """Return the value under a namespace and a key of the key-value configuration."""
     header = request.header(GetKVConfigRequestHeader)
     value = cluster.values.get(header.namespace, {}).get(header.key)
     if value is None:
@@ -213,7 +216,7 @@ def get_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
 
 @handles_as_name_server(RequestCode.DELETE_KV_CONFIG)
 def delete_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Delete a value."""
+    """Delete the value under a namespace and a key of the key-value configuration."""
     header = request.header(DeleteKVConfigRequestHeader)
     cluster.values.get(header.namespace, {}).pop(header.key, None)
     return response()
@@ -221,7 +224,7 @@ def delete_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
 
 @handles_as_name_server(RequestCode.GET_KVLIST_BY_NAMESPACE)
 def get_values(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Return all values of a namespace."""
+    """Return all keys and values of a namespace."""
     namespace = request.header(GetKVListByNamespaceRequestHeader).namespace
     if namespace not in cluster.values:
         raise Refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}")

@@ -1,6 +1,6 @@
 """Handle requests about offsets: bounds, searches, commits and resets.
 
-Requests about a queue's bounds are not refused for a queue that does not exist, as at a real broker.
+A request for the bounds of a queue that does not exist is not refused, as at a real broker.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from .topic_admin import NO_REMARK
 
 @handles(RequestCode.GET_MAX_OFFSET)
 def get_max_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the offset of the next message."""
+    """Return the maximum offset of a queue, which its next message gets."""
     header = request.header(GetMaxOffsetRequestHeader)
     return _offset(broker.store.max_offset(header.topic, header.queue_id))
 
 
 @handles(RequestCode.GET_MIN_OFFSET)
 def get_min_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the first offset that is not expired."""
+    """Return the minimum offset of a queue, that of its first unexpired message."""
     header = request.header(GetMinOffsetRequestHeader)
     found = _offset(broker.store.min_offset(header.topic, header.queue_id))
     found.remark = "" if broker.release.is_5x else None
@@ -62,7 +62,7 @@ def get_min_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
 def search_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the offset for a store time; old brokers know no boundary and return the nearest message."""
+    """Return the offset at a store time; 4.9.7 always returns that of the message nearest in time."""
     header = request.header(SearchOffsetRequestHeader)
     boundary = Boundary.NEAREST
     if broker.release.is_5x:
@@ -72,7 +72,7 @@ def search_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.GET_EARLIEST_MSG_STORETIME)
 def get_earliest_store_time(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the store time of the first message that is not expired."""
+    """Return the store time of a queue's first unexpired message; -1 if there is none."""
     header = request.header(GetEarliestMsgStoretimeRequestHeader)
     first = broker.store.min_offset(header.topic, header.queue_id)
     time_ms = broker.store.store_time(header.topic, header.queue_id, first)
@@ -81,7 +81,7 @@ def get_earliest_store_time(broker: Broker, request: ClientRequest) -> HandlerRe
 
 @handles(RequestCode.QUERY_CONSUMER_OFFSET)
 def query_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return a group's offset; a new group gets 0 where the first message is not expired."""
+    """Return a group's committed offset; without one, return 0 if the first message is not expired, else refuse."""
     header = request.header(QueryConsumerOffsetRequestHeader)
     stored = broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
     if stored is not None:
@@ -95,7 +95,7 @@ def query_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerResu
 
 
 def _starts_at_zero(broker: Broker, topic: str, queue_id: int) -> bool:
-    """Return whether a new group starts at 0: the queue's first message is not expired, and in memory.
+    """Return whether a new group starts at 0: the queue's first message exists and counts as in memory.
 
     Releases before 5.1.0 only checked that the message is not on disk, so an empty queue passed, too.
     """
@@ -106,7 +106,7 @@ def _starts_at_zero(broker: Broker, topic: str, queue_id: int) -> bool:
 
 @handles(RequestCode.UPDATE_CONSUMER_OFFSET)
 def update_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Commit a group's offset; 5.x checks that group and topic exist."""
+    """Commit a group's offset; 5.x refuses an unknown group or topic."""
     if broker.release.is_5x:
         _require_fields(request, queueId="QueueId", commitOffset="Offset")
     header = request.header(UpdateConsumerOffsetRequestHeader)
@@ -121,7 +121,7 @@ def update_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerRes
 
 
 def _require_fields(request: ClientRequest, **needed: str) -> None:
-    """Raise a `Refusal` that names the missing number of a commit."""
+    """Raise a `Refusal` if the commit lacks one of these numbers; the remark names it."""
     fields = request.command.fields or {}
     for name, text in needed.items():
         if name not in fields:
@@ -131,14 +131,14 @@ def _require_fields(request: ClientRequest, **needed: str) -> None:
 
 @handles(RequestCode.GET_ALL_CONSUMER_OFFSET)
 def get_all_consumer_offsets(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return all committed offsets."""
+    """Return the committed offsets of all groups."""
     body = offsets_body(broker.offsets.committed, is_5x=broker.release.is_5x)
     return response(body=fastjson.write(body, bare_integer_keys=True))
 
 
 @handles(RequestCode.GET_TOPIC_STATS_INFO)
 def get_topic_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the bounds of all queues of a topic."""
+    """Return the minimum and maximum offset of every queue of a topic."""
     topic = request.header(GetTopicStatsInfoRequestHeader).topic
     config = broker.topics.find(topic)
     if config is None:
@@ -167,7 +167,7 @@ def _offset(offset: int) -> Command:
 
 @members
 class CloneGroupOffsetRequestHeader(TopicRequestHeader):
-    """Header of a request to give one group the offsets of another."""
+    """Header of a request to copy one group's offsets to another group."""
 
     src_group: str
     dest_group: str
@@ -177,7 +177,7 @@ class CloneGroupOffsetRequestHeader(TopicRequestHeader):
 
 @handles(AdminCode.CLONE_GROUP_OFFSET)
 def clone_offsets(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Give one group the offsets of another, in one topic or in all."""
+    """Copy one group's committed offsets to another group, in one topic or in all."""
     header = request.header(CloneGroupOffsetRequestHeader)
     topics = [header.topic] if header.topic else sorted(broker.offsets.topics(header.src_group))
     for topic in topics:
@@ -189,7 +189,7 @@ def clone_offsets(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
 def reset_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Reset a group's offsets in the broker's table, or (4.9.7) by notifying its members."""
+    """Reset a group's offsets: at 5.x in the broker's table, at 4.9.7 by notifying the group's members."""
     header = request.header(ResetOffsetRequestHeader)
     if broker.release.is_5x and broker.settings.server_side_reset:
         moved = _reset_here(broker, header)
@@ -230,7 +230,7 @@ def _target_offsets(broker: Broker, header: ResetOffsetHeader, config: TopicConf
 
 
 def _offset_at(broker: Broker, topic: str, queue_id: int, time_ms: int) -> int:
-    """Return the offset at a time; a negative time means the end."""
+    """Return a queue's offset at a store time, or its maximum offset if the time is negative."""
     if time_ms < 0:
         return broker.store.max_offset(topic, queue_id)
     boundary = Boundary.LOWER if broker.release.is_5x else Boundary.NEAREST
@@ -276,7 +276,7 @@ def _notify_members(broker: Broker, header: ResetOffsetHeader, moved: dict[Messa
 
 @handles(RequestCode.GET_ALL_DELAY_OFFSET)
 def get_delay_offsets(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return how far the delay queues have been delivered."""
+    """Return, by delay level, the offset of the next delayed message to deliver."""
     table: dict[str, Any] = {"dataVersion": _data_version(broker), "offsetTable": broker.delayed_messages.delivered}
     return response(body=fastjson.write(table, bare_integer_keys=True))
 

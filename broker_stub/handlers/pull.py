@@ -1,4 +1,4 @@
-"""Handle pulls: check them, read messages, and hold a pull that finds nothing new."""
+"""Handle pulls: check the request, read messages, and hold a pull that finds no new message."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FORBIDDEN_BROKER, _FORBIDDEN_GROUP, _FORBIDDEN_TOPIC, _FORBIDDEN_BROADCAST = "1
 
 @handles(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 def pull_message(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return messages of a queue, or hold the pull until one arrives."""
+    """Return messages of a queue from an offset on, or hold the pull until a message arrives."""
     header = request.header(PullMessageRequestHeader)
     group, topic = _check(broker, request, header)
     message_filter = _filter(broker, header)
@@ -55,7 +55,7 @@ def pull_message(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 
 def _check(broker: Broker, request: ClientRequest, header: PullHeader) -> tuple[SubscriptionGroupConfig, TopicConfig]:
-    """Check a pull in the broker's order; this may create the group."""
+    """Return the pull's group and topic; raise a `Refusal` in the broker's order of checks. May create the group."""
     if broker.release.is_5x and not broker.is_master and not broker.settings.slave_reads:
         raise Refusal(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
     if not broker.permission & READABLE:
@@ -93,7 +93,7 @@ def _forbidden(broker: Broker, remark: str, kind: str) -> Refusal:
 
 
 def _filter(broker: Broker, header: PullHeader) -> MessageFilter | None:
-    """Return the filter that the pull brings, or that of its group's heartbeats."""
+    """Return the filter that the pull itself contains, or else the one from its group's heartbeats."""
     own = header.sys_flag & SUBSCRIPTION_FLAG
     subscription = _own_subscription(header) if own else _group_subscription(broker, header)
     kind = subscription.expression_type
@@ -138,7 +138,7 @@ def _subscription_refusal(broker: Broker, what: str) -> Refusal:
 
 
 def _registered_sql(broker: Broker, header: PullHeader) -> SqlFilter:
-    """Return a group's compiled expression; one that does not compile is never registered."""
+    """Return the group's compiled expression from heartbeats; raise a `Refusal` if it is missing or too old."""
     registered = broker.filters.find(header.topic, header.consumer_group)
     if registered is None:
         remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
@@ -190,7 +190,11 @@ def _code(status: GetStatus, offset: int) -> ResponseCode:
 
 
 def _slave_response(broker: Broker, found: GetResult, code: ResponseCode, suggestion: int) -> tuple[ResponseCode, int]:
-    """Return a slave's code and suggestion: it never calls an offset wrong, and at 5.x points to a living master."""
+    """Return the response code and the suggested broker id of a slave.
+
+    A slave never reports a wrong offset, since it may be behind its master; at 5.x it suggests the master if that is
+    up.
+    """
     if broker.release.is_5x and not found.cold and broker.cluster.reachable_master(broker.name):
         return (code if code == ResponseCode.SUCCESS else ResponseCode.PULL_RETRY_IMMEDIATELY), MASTER_ID
     if code == ResponseCode.PULL_OFFSET_MOVED:
@@ -206,7 +210,10 @@ def _hold(
     group: SubscriptionGroupConfig,
     topic: TopicConfig,
 ) -> None:
-    """Hold the pull; on its second run it neither waits nor commits."""
+    """Hold the pull until a message arrives or its time is up.
+
+    When it runs again, it responds in any case and commits nothing.
+    """
 
     def run() -> None:
         found = _read(broker, header, message_filter)

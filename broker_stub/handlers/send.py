@@ -1,4 +1,4 @@
-"""Store messages, batches, messages sent back, and responses to request messages."""
+"""Handle sends: messages, batches, messages sent back, and replies to request messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ..store import ENTRY_END, InnerMessage, Stored
 from ..topic_table import FORBIDDEN_TO_SEND, WRITABLE, check_name, illegal_code
 
 _JAVA_PREFIX = "java."
-"""Prefix of a remark about a Java exception; such a refusal carries no further fields."""
+"""Beginning of a remark that reports a Java exception; such a refusal has no further header fields."""
 _PUSH_TIMEOUT_MS = 3_000
 _READ_BY_V1 = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
 
@@ -40,19 +40,22 @@ Accept = Callable[[Broker, ClientRequest, SendHeader, TopicConfig], HandlerResul
 
 @handles(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 def send_message(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Store one message, or a batch if the header says so."""
+    """Store one message, or a batch of messages if the header says so."""
     header = read_send_header(request)
     return check_and_accept(broker, request, header, _accept_batch if header.batch else _accept_one)
 
 
 def read_send_header(request: ClientRequest) -> SendHeader:
-    """Return the header of a send, in its long or its one-letter form."""
+    """Return the header of a send, whether its fields have long or one-letter names."""
     is_v1 = request.command.code in _READ_BY_V1
     return request.header(SendMessageRequestHeader if is_v1 else SendMessageRequestHeaderV2)
 
 
 def check_and_accept(broker: Broker, request: ClientRequest, header: SendHeader, accept: Accept) -> HandlerResult:
-    """Run the checks of every send, then accept the message; refusals carry the broker's properties, too."""
+    """Check a send and call `accept` with its topic's configuration; return the response.
+
+    A `Refusal` also gets the header fields that the broker adds to every response to a send.
+    """
     if not request.command.body and broker.release.is_5x:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: the message has no body")
     try:
@@ -66,7 +69,7 @@ def check_and_accept(broker: Broker, request: ClientRequest, header: SendHeader,
 
 @handles(RequestCode.CONSUMER_SEND_MSG_BACK)
 def send_message_back(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Store a message of the log for a retry, or as a dead letter."""
+    """Store a message again that its consumer sends back, for a retry or as a dead letter."""
     send_back(broker, request.header(ConsumerSendMsgBackRequestHeader), request.command.version)
     return response()
 
@@ -75,7 +78,10 @@ def send_message_back(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 
 def _check(broker: Broker, request: ClientRequest, header: SendHeader) -> TopicConfig:
-    """Check a send in the broker's order; this may create the topic."""
+    """Return the configuration of the send's topic; raise a `Refusal` in the broker's order of checks.
+
+    This may create the topic.
+    """
     topic = header.topic
     if not broker.permission & WRITABLE:
         remark = f"the broker[{broker.address.host}] sending message is forbidden"
@@ -117,7 +123,7 @@ def _too_long(broker: Broker) -> Refusal:
 
 
 def _describe(broker: Broker, config: TopicConfig) -> str:
-    """Return a topic configuration as Java prints it."""
+    """Return a topic's configuration as text, as Java prints it."""
     rights = "".join(letter if config.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
     attributes = f", attributes={config.attributes or {}}" if broker.release.is_5x else ""
     return (
@@ -131,7 +137,7 @@ def _describe(broker: Broker, config: TopicConfig) -> str:
 
 
 def make_message(broker: Broker, request: ClientRequest, header: SendHeader, config: TopicConfig) -> InnerMessage:
-    """Return the message of a send, with the properties that the broker adds."""
+    """Return the message that a send contains, with the properties that the broker adds."""
     is_multi_tag = config.topic_filter_type == "MULTI_TAG"
     return InnerMessage(
         topic=header.topic,
@@ -157,7 +163,7 @@ def _accept_one(broker: Broker, request: ClientRequest, header: SendHeader, conf
 
 
 def stored_header(broker: Broker, message: InnerMessage, stored: Stored) -> SendMessageResponseHeader:
-    """Return the header of the response to a send."""
+    """Return the header of the response to a send, with the message's id, queue and offset."""
     return SendMessageResponseHeader(
         msg_id=stored.message_id,
         queue_id=message.queue_id,
@@ -190,7 +196,7 @@ def _accept_batch(broker: Broker, request: ClientRequest, header: SendHeader, co
 
 
 def _batch_message(broker: Broker, outer: InnerMessage, outer_text: str, entry: BatchEntry) -> InnerMessage:
-    """Return one message of a batch: its own properties, then the text of the batch's."""
+    """Return one message of a batch, whose property text is its own followed by that of the whole batch."""
     own_text = entry.properties_text.decode()
     text = own_text + ENTRY_END * (bool(own_text) and not own_text.endswith(ENTRY_END)) + outer_text
     return replace(
@@ -207,7 +213,7 @@ def _batch_message(broker: Broker, outer: InnerMessage, outer_text: str, entry: 
 
 @handles(RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 def send_reply(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Push a response to the client that its REPLY_TO_CLIENT names, and store it."""
+    """Push a reply to the client that its REPLY_TO_CLIENT property names, and store the reply."""
     return check_and_accept(broker, request, read_send_header(request), _accept_reply)
 
 
@@ -251,6 +257,6 @@ def _push_header(broker: Broker, header: SendHeader, message: InnerMessage) -> R
 
 
 def _store_and_report(broker: Broker, message: InnerMessage, failure: str | None) -> Command:
-    """Store the response; report its place even if it could not be pushed."""
+    """Store a reply message and return the response to its sender; with `failure` the response is an error."""
     stored_fields = replace(stored_header(broker, message, broker.put(message)), transaction_id=None)
     return response(ResponseCode.SYSTEM_ERROR if failure else ResponseCode.SUCCESS, stored_fields, remark=failure)

@@ -24,14 +24,14 @@ from ..state import Broker
 from ..topic_table import check_name, illegal_code
 
 NO_REMARK = "not set any response code"
-"""Remark that real brokers leave in some successful responses."""
+"""Remark that a real broker leaves in some successful responses by mistake."""
 _ATTRIBUTES = {
     "message.type": ("UNSPECIFIED", "TRANSACTION", "FIFO", "MIXED", "DELAY", "NORMAL"),
     "queue.type": ("BatchCQ", "SimpleCQ"),
     "cleanup.policy": ("DELETE", "COMPACTION"),
     "reserve.time": (),
 }
-"""Values of each topic attribute; an empty tuple allows any."""
+"""Legal values of each topic attribute; an empty tuple allows any value."""
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 _JAVA_REFUSAL = "org.apache.rocketmq.remoting.exception.RemotingCommandException"
 
@@ -61,7 +61,7 @@ def create_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST)
 def create_topics(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Create or change several topics; create none if one of them is refused."""
+    """Create or change several topics; if one of them is refused, create none."""
     configs = decode_body(CreateTopicListRequestBody, request.body).topic_config_list
     for config in configs:
         _check_changeable(broker, config.topic_name)
@@ -77,7 +77,7 @@ def _check_changeable(broker: Broker, topic: str) -> None:
 
 
 def _apply_attribute_changes(known: TopicConfig | None, changes: str) -> dict[str, str]:
-    """Return the attributes of a topic after `+name=value,-name`."""
+    """Return a topic's attributes after changes such as `+name=value,-name`; raise a `Refusal` for illegal ones."""
     attributes = dict((known and known.attributes) or {})
     for change in filter(None, changes.split(",")):
         sign, name, value = change[0], *change[1:].partition("=")[::2]
@@ -102,7 +102,7 @@ def _checked_attribute(name: str, value: str) -> str:
 
 @handles(RequestCode.DELETE_TOPIC_IN_BROKER)
 def delete_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Delete a topic with its messages and all groups' offsets in it."""
+    """Delete a topic with its messages and the offsets of all groups in it."""
     topic = request.header(DeleteTopicRequestHeader).topic
     _check_changeable(broker, topic)
     broker.topics.delete(topic)
@@ -113,7 +113,7 @@ def delete_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.GET_TOPIC_CONFIG)
 def get_topic_config(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return a topic's configuration."""
+    """Return the configuration of one topic."""
     topic = request.header(GetTopicConfigRequestHeader).topic
     config = broker.topics.find(topic)
     if config is None:
@@ -123,7 +123,7 @@ def get_topic_config(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.GET_ALL_TOPIC_CONFIG)
 def get_all_topic_configs(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return all topics' configurations."""
+    """Return the configurations of all topics of this broker."""
     table = {config.topic_name: config for config in broker.topics}
     version = DataVersion(counter=broker.topics.version, state_version=0, timestamp=broker.clock.now_ms())
     wrapper = TopicConfigSerializeWrapper(topic_config_table=table, data_version=version)
@@ -132,5 +132,5 @@ def get_all_topic_configs(broker: Broker, request: ClientRequest) -> HandlerResu
 
 @handles(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
 def get_system_topics(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the broker's system topics."""
+    """Return the names of the broker's system topics."""
     return response(body=encode_body(TopicList(topic_list=tuple(broker.topics.system_names))))

@@ -1,4 +1,4 @@
-"""Handle the ends of transactions and recalls of timer messages."""
+"""Handle the ends of transactions, and recalls of timer messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REGION = {"MSG_REGION": REGION}
 
 @handles(RequestCode.END_TRANSACTION)
 def end_transaction(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Commit or roll back a half message; an undecided end gets no response."""
+    """Commit or roll back a half message; send no response if the request does neither."""
     if not broker.is_master:
         raise Refusal(ResponseCode.SLAVE_NOT_AVAILABLE, "half messages are ended at the master")
     end = request.header(EndTransactionRequestHeader)
@@ -40,7 +40,7 @@ def end_transaction(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @members
 class ResumeCheckHalfMessageRequestHeader(RequestHeader):
-    """Header of a request to check a half message again."""
+    """Header of a request to check a given-up half message again."""
 
     msg_id: str
     topic: str | None = None
@@ -48,7 +48,7 @@ class ResumeCheckHalfMessageRequestHeader(RequestHeader):
 
 @handles(AdminCode.RESUME_CHECK_HALF_MESSAGE)
 def resume_check(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return a given-up half message to the half topic; any other message is ignored."""
+    """Store a given-up half message in the half topic again, so that it is checked; ignore other messages."""
     try:
         place = decode_offset_message_id(request.header(ResumeCheckHalfMessageRequestHeader).msg_id)
     except DecodeError as error:
@@ -59,7 +59,7 @@ def resume_check(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.RECALL_MESSAGE)
 def recall_message(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Store a message that drops another one when both are due."""
+    """Recall a timer message, by storing a recall that stops its delivery."""
     header = request.header(RecallMessageRequestHeader)
     handle = _checked_handle(broker, header)
     now = broker.clock.now_ms()

@@ -1,4 +1,7 @@
-"""Provide behaviours of hostile servers, and wrappers that limit when they apply."""
+"""Provide behaviours of hostile servers, and wrappers that limit to which requests a behaviour applies.
+
+A behaviour gets one request with the stub's response, and yields the bytes that the client gets instead.
+"""
 
 from __future__ import annotations
 
@@ -19,34 +22,34 @@ PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 STATISTICS = RequestCode.GET_TOPIC_STATS_INFO
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 
-# --- when ------------------------------------------------------------------------------------------------------------
+# --- which requests a behaviour applies to ---------------------------------------------------------------------------
 
 
 def on(codes: int | Iterable[int], behaviour: Behaviour, otherwise: Behaviour = honest) -> Behaviour:
-    """Apply a behaviour to requests with these codes only."""
+    """Return a behaviour that applies `behaviour` to requests with these codes, and `otherwise` to all others."""
     chosen = {int(codes)} if isinstance(codes, int) else set(map(int, codes))
     return lambda exchange: (behaviour if exchange.request.code in chosen else otherwise)(exchange)
 
 
 def at_pulls(behaviour: Behaviour) -> Behaviour:
-    """Apply a behaviour to pulls only."""
+    """Return a behaviour that applies `behaviour` to pull requests and responds honestly to all others."""
     return on(PULLS, behaviour)
 
 
 def first(count: int, behaviour: Behaviour) -> Behaviour:
-    """Apply a behaviour to the first requests, then respond honestly."""
+    """Return a behaviour that applies `behaviour` to the first `count` requests and then responds honestly."""
     turns = itertools.count()
     return lambda exchange: (behaviour if next(turns) < count else honest)(exchange)
 
 
 def after(count: int, behaviour: Behaviour) -> Behaviour:
-    """Respond honestly to the first requests, then apply a behaviour."""
+    """Return a behaviour that responds honestly to the first `count` requests and then applies `behaviour`."""
     turns = itertools.count()
     return lambda exchange: (honest if next(turns) < count else behaviour)(exchange)
 
 
 def during(seconds: float, behaviour: Behaviour) -> Behaviour:
-    """Apply a behaviour for some seconds from the first request on."""
+    """Return a behaviour that applies `behaviour` for `seconds` after the first request, and then responds honestly."""
     allowed: list[float] = []
 
     def respond(exchange: Exchange) -> Iterable[bytes]:
@@ -58,7 +61,7 @@ def during(seconds: float, behaviour: Behaviour) -> Behaviour:
 
 
 def both(*behaviours: Behaviour) -> Behaviour:
-    """Apply several behaviours to one response: each changes it, and the last one sends it."""
+    """Return a behaviour that applies all `behaviours` to one response; only the last one sends it."""
 
     def respond(exchange: Exchange) -> Iterable[bytes]:
         for behaviour in behaviours[:-1]:
@@ -72,7 +75,7 @@ def both(*behaviours: Behaviour) -> Behaviour:
 
 
 def change(act: Callable[[Exchange], object]) -> Behaviour:
-    """Change the response, then send it."""
+    """Return a behaviour that calls `act` to change the response, and then sends it."""
 
     def respond(exchange: Exchange) -> Iterable[bytes]:
         act(exchange)
@@ -82,7 +85,7 @@ def change(act: Callable[[Exchange], object]) -> Behaviour:
 
 
 def fields(**values: str | None) -> Behaviour:
-    """Set header fields of the response; None removes one."""
+    """Return a behaviour that sets header fields of the response; a value of None removes the field."""
 
     def act(exchange: Exchange) -> None:
         merged = {**(exchange.answer.fields or {}), **values}
@@ -92,22 +95,22 @@ def fields(**values: str | None) -> Behaviour:
 
 
 def refuse(code: int, remark: str = "hostile") -> Behaviour:
-    """Respond with an error."""
+    """Return a behaviour that responds with an error: this response code and remark, no fields and no body."""
     return lambda exchange: [encode_command(_with(exchange.answer, code=code, remark=remark, fields={}, body=b""))]
 
 
 def body(content: bytes) -> Behaviour:
-    """Respond with success and this body."""
+    """Return a behaviour that responds with success and this body."""
     return change(lambda exchange: _set(exchange, code=0, body=content))
 
 
 def rewrite(pattern: bytes, replacement: bytes | Callable[[re.Match[bytes]], bytes]) -> Behaviour:
-    """Replace text in the body by a regular expression; the result of a replacement function is used unchanged."""
+    """Return a behaviour that replaces text in the response's body by a regular expression."""
     return change(lambda exchange: _set(exchange, body=re.sub(pattern, replacement, bytes(exchange.answer.body))))
 
 
 def header(text: str) -> Behaviour:
-    """Respond with this header text, in which OPAQUE stands for the right number."""
+    """Return a behaviour that responds with this header text; OPAQUE in it is replaced by the request's opaque."""
 
     def respond(exchange: Exchange) -> Iterable[bytes]:
         written = text.replace("OPAQUE", str(exchange.request.opaque)).encode()
@@ -118,7 +121,7 @@ def header(text: str) -> Behaviour:
 
 
 def send_bytes(data: bytes) -> Behaviour:
-    """Send these bytes instead of a response."""
+    """Return a behaviour that sends these bytes instead of a response."""
     return lambda _: [data]
 
 
@@ -134,7 +137,7 @@ def _set(exchange: Exchange, **values: Any) -> None:
 
 
 def records(act: Callable[[list[Record]], Iterable[Record]]) -> Behaviour:
-    """Send other records than were found; the response's offsets stay."""
+    """Return a behaviour that sends the records that `act` makes of the found ones; offsets in the header stay."""
 
     def edit(exchange: Exchange) -> None:
         if exchange.answer.code == 0 and exchange.answer.body:
@@ -145,12 +148,12 @@ def records(act: Callable[[list[Record]], Iterable[Record]]) -> Behaviour:
 
 
 def each_record(**values: Any) -> Behaviour:
-    """Set fields of every record."""
+    """Return a behaviour that sets these fields in every record of a response."""
     return records(lambda found: [replace(record, **values) for record in found])
 
 
 def shifted(by: int, since: int = 0) -> Behaviour:
-    """Store a wrong queue offset in each record from an offset on, as brokers do after a mis-stored message."""
+    """Return a behaviour that adds `by` to the queue offset of each record from the offset `since` on."""
     return records(
         lambda found: [
             replace(record, queue_offset=record.queue_offset + (by if record.queue_offset >= since else 0))
@@ -160,7 +163,7 @@ def shifted(by: int, since: int = 0) -> Behaviour:
 
 
 def stored(act: Callable[[bytearray], object]) -> Behaviour:
-    """Change the bytes of the records that were found."""
+    """Return a behaviour that lets `act` change the bytes of the found records."""
 
     def edit(exchange: Exchange) -> None:
         if exchange.answer.code == 0 and exchange.answer.body:
@@ -172,7 +175,10 @@ def stored(act: Callable[[bytearray], object]) -> Behaviour:
 
 
 def not_found(code: ResponseCode, next_offset: Callable[[int, int], int]) -> Behaviour:
-    """Respond to a pull with another status; `next_offset` gets the asked offset and the maximum."""
+    """Return a behaviour that responds to a pull with `code` and no messages.
+
+    `next_offset` gets the requested offset and the queue's maximum, and returns the response's nextBeginOffset.
+    """
 
     def act(exchange: Exchange) -> None:
         said = exchange.answer.fields or {}
@@ -187,12 +193,12 @@ def not_found(code: ResponseCode, next_offset: Callable[[int, int], int]) -> Beh
 
 
 def mute(_: Exchange) -> Iterable[bytes]:
-    """Never respond."""
+    """Never respond to the request."""
     return []
 
 
 def slow(seconds: float) -> Behaviour:
-    """Respond late."""
+    """Return a behaviour that sends the honest response after `seconds`."""
 
     def respond(exchange: Exchange) -> Iterator[bytes]:
         time.sleep(seconds)
@@ -202,7 +208,7 @@ def slow(seconds: float) -> Behaviour:
 
 
 def drip(pause_s: float, size: int = 1) -> Behaviour:
-    """Send the response a few bytes at a time."""
+    """Return a behaviour that sends the response in pieces of `size` bytes, with a pause after each piece."""
 
     def respond(exchange: Exchange) -> Iterator[bytes]:
         frame = exchange.honest()
@@ -219,7 +225,7 @@ def hang_up(exchange: Exchange) -> Iterable[bytes]:
 
 
 def cut(size: int) -> Behaviour:
-    """Send the first bytes of the response, then close the connection."""
+    """Return a behaviour that sends the first `size` bytes of the response and then closes the connection."""
 
     def respond(exchange: Exchange) -> Iterator[bytes]:
         yield exchange.honest()[:size]
@@ -229,7 +235,7 @@ def cut(size: int) -> Behaviour:
 
 
 def repeat(count: int) -> Behaviour:
-    """Send the response, and repeat it a number of times."""
+    """Return a behaviour that sends the response `1 + count` times."""
 
     def respond(exchange: Exchange) -> Iterator[bytes]:
         frame = exchange.honest()
@@ -239,7 +245,7 @@ def repeat(count: int) -> Behaviour:
 
 
 def resized(by: int) -> Behaviour:
-    """Send the response with a wrong frame length."""
+    """Return a behaviour that adds `by` to the frame length which precedes the response."""
 
     def respond(exchange: Exchange) -> Iterable[bytes]:
         frame = exchange.honest()
@@ -249,11 +255,14 @@ def resized(by: int) -> Behaviour:
     return respond
 
 
-# --- unasked ---------------------------------------------------------------------------------------------------------
+# --- frames that no client asked for ---------------------------------------------------------------------------------
 
 
 def flood(frame: bytes, seconds: float = 15.0, count: int | None = None) -> Greeting:
-    """Send a frame repeatedly: a number of times on each connection, or for some seconds after the first one."""
+    """Return a greeting that sends a frame `count` times on each connection, or without `count` for some seconds.
+
+    The seconds count from the first connection, for all connections together.
+    """
     allowed: list[float] = []
 
     def greet() -> Iterator[bytes]:
@@ -269,20 +278,20 @@ def flood(frame: bytes, seconds: float = 15.0, count: int | None = None) -> Gree
 
 
 def request_frame(code: int, *, is_oneway: bool, body: bytes = b"", **values: str) -> bytes:
-    """Return the frame of a server's own request."""
+    """Return the frame of a request that a server sends to a client."""
     return encode_command(Command(int(code), 7, values, body, flag=2 if is_oneway else 0))
 
 
 def reply_frame(opaque: int, code: int = 0) -> bytes:
-    """Return the frame of a response without a request."""
+    """Return the frame of a response that carries this opaque, for which there may be no request."""
     return encode_command(Command(code, opaque, {}, flag=1))
 
 
-# --- what was asked --------------------------------------------------------------------------------------------------
+# --- changed requests, old responses ---------------------------------------------------------------------------------
 
 
 def change_requests(code_filter: Iterable[int], **values: str) -> Callable[[Command], None]:
-    """Pass requests to the stub with other fields."""
+    """Return a function that sets these fields in each request with one of these codes, before the stub gets it."""
     codes = set(map(int, code_filter))
 
     def change_request(command: Command) -> None:
@@ -293,7 +302,7 @@ def change_requests(code_filter: Iterable[int], **values: str) -> Callable[[Comm
 
 
 def stale() -> Behaviour:
-    """Respond to each pull with the response to the previous one."""
+    """Return a behaviour that responds to each request with the response to the previous one."""
     last: list[Command] = []
 
     def respond(exchange: Exchange) -> Iterable[bytes]:

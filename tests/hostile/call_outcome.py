@@ -1,4 +1,4 @@
-"""Run a call and record its outcome: a value, an error of ours, an unexpected error, or a timeout."""
+"""Run a call and record its outcome: a value, an error of the library, an unexpected error, or a timeout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_PEAK_MB = 300
 
 
 class CallTimeout(BaseException):
-    """Raised in a call that exceeds its deadline."""
+    """Raised inside a call that runs longer than its deadline."""
 
 
 @dataclass
@@ -29,14 +29,14 @@ class CallOutcome:
     value: Any = None
     error: RocketMQError | None = None
     foreign: str = ""
-    """Trace of an error outside our tree, or of a call that exceeded its deadline."""
+    """Traceback of an error that is no `RocketMQError`, or of a call that exceeded its deadline."""
     seconds: float = 0.0
     log: list[str] = field(default_factory=list)
     peak_mb: float = 0.0
     """Largest resident size of the process; 0 if it was not measured."""
 
     def check(self) -> None:
-        """Raise unless the outcome is allowed: in time, a value or an error of ours, and few log lines."""
+        """Raise unless the call ended in time, with a value or a well-formed `RocketMQError` and few log lines."""
         assert not self.foreign, self.foreign
         if self.error is not None:
             text = str(self.error)
@@ -84,7 +84,7 @@ def _limited(deadline_s: float) -> Iterator[None]:
 
 @contextmanager
 def _logged() -> Iterator[list[str]]:
-    """Collect our loggers' lines, from INFO on."""
+    """Collect the lines that the library's loggers write, from level INFO on."""
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(f"{record.levelname} {record.getMessage()}")  # type: ignore[method-assign]

@@ -1,4 +1,7 @@
-"""Provide the public entry points that scenarios drive, each as one call with a comparable result."""
+"""Provide the public entry points that scenarios call: reads, clients, single requests.
+
+Each is a function of the name server's address and options, and returns a value to compare.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from tests.client.fixtures import QUICK
 from tests.source.driving import GROUP, TOPIC, Checkpoint, Row, Run, batch_options_for, options_for, read_batch
 
 QUEUES, MESSAGES = 2, 64
-"""Number of queues of the topic, and of messages in each."""
+"""Number of queues of the topic, and number of messages in each queue."""
 BROKER = "broker-a"
 SHORT_TIMEOUTS = {
     "connectTimeoutMillis": "1000",
@@ -40,15 +43,18 @@ SHORT_TIMEOUTS = {
     "pullMaxRetries": "3",
     "fetchOffset.numRetries": "1",
 }
-"""Options with which hopeless reads end soon, and a loaded machine still responds in time."""
+"""Options with which reads that cannot succeed end soon, although a loaded machine still responds in time."""
 
 
 FROM_ZERO = json.dumps({TOPIC: {BROKER: {str(number): 0 for number in range(QUEUES)}}})
-"""Default start of reads; with `earliest`, messages missing at the front would be no loss."""
+"""Starting offset 0 for every queue, the default of the scenarios.
+
+With `earliest`, messages that are missing at the front would not count as a loss.
+"""
 
 
 class Found(NamedTuple):
-    """A message that a reader got."""
+    """One message as a reader returned it."""
 
     queue_id: int
     offset: int
@@ -60,30 +66,30 @@ class _Server(NamedTuple):
 
 
 def fill(stub: StubCluster) -> None:
-    """Store the messages that scenarios read; every second one has the tag `a`."""
+    """Store the messages that scenarios read, tagged `a` and `b` in turn."""
     for number in range(QUEUES * MESSAGES):
         queue_id, offset = divmod(number, MESSAGES)
         stub.put(TOPIC, body_of(queue_id, offset), tags="ab"[offset % 2], keys=f"k{offset}", queue_id=queue_id)
 
 
 def body_of(queue_id: int, offset: int) -> bytes:
-    """Return the body of a message."""
+    """Return the body of the test message at this offset of this queue."""
     return b"%d-%d" % (queue_id, offset)
 
 
 def expected_rows(*, tag: str = "") -> list[Found]:
-    """Return the rows to expect, of one tag if that is given."""
+    """Return the rows that a correct read yields: those of one tag, or all without a tag."""
     places = [divmod(number, MESSAGES) for number in range(QUEUES * MESSAGES)]
     return [Found(queue, at, body_of(queue, at)) for queue, at in places if tag in ("", "ab"[at % 2])]
 
 
 def queue_of(number: int) -> MessageQueue:
-    """Return a queue of the topic."""
+    """Return the topic's queue with this number."""
     return MessageQueue(TOPIC, BROKER, number)
 
 
 def queues() -> list[MessageQueue]:
-    """Return the topic's queues."""
+    """Return all queues of the topic."""
     return [queue_of(number) for number in range(QUEUES)]
 
 
@@ -91,23 +97,23 @@ def queues() -> list[MessageQueue]:
 
 
 def batch(name_server: str, **options: str) -> list[Found]:
-    """Read the topic as a batch read does."""
+    """Return the rows of a batch read of the topic."""
     return _found(read_batch(batch_options_for(_Server(name_server), **_completed(options))))
 
 
 def stream(name_server: str, **options: str) -> list[Found]:
-    """Read the topic as a streaming read does, until nothing is new."""
+    """Return the rows of a streaming read of the topic, which runs until there are no new messages."""
     with Run(options_for(_Server(name_server), **_completed(options))) as run:
         return _found(run.drain())
 
 
 def triggers(name_server: str, **options: str) -> list[Found]:
-    """Read the topic in several micro-batches and commit positions."""
+    """Return the rows of a streaming read that takes several micro-batches and commits positions for a group."""
     return stream(name_server, **{"consumerGroup": GROUP, "maxOffsetsPerQueue": "20", **options})
 
 
 def restarted(name_server: str, **options: str) -> list[Found]:
-    """Read the topic as a streaming query that restarts from its checkpoint after an error."""
+    """Return the rows of a streaming read that restarts once from its checkpoint if it fails."""
     checkpoint, given = Checkpoint(), options_for(_Server(name_server), **_completed(options))
     rows: list[Row] = []
 
@@ -123,7 +129,7 @@ def restarted(name_server: str, **options: str) -> list[Found]:
 
 
 def _completed(options: dict[str, str]) -> dict[str, str]:
-    """Return a scenario's options with the common ones; a start of its own replaces the common start."""
+    """Return the scenario's options, plus short timeouts, plus starting offset 0 if the scenario sets no start."""
     starts = any(name.startswith(("starting", "subscribePattern")) for name in options)
     return {**SHORT_TIMEOUTS, **({} if starts else {"startingOffsets": FROM_ZERO}), **options}
 
@@ -136,7 +142,7 @@ def _found(rows: list[Row]) -> list[Found]:
 
 
 def settings_for(name_server: str) -> ClusterSettings:
-    """Return settings of a client with short timeouts."""
+    """Return client settings with short timeouts for this name server."""
     return ClusterSettings(
         parse_addresses(name_server),
         net=NetSettings(connect_timeout_s=2, request_timeout_s=0.8),
@@ -147,7 +153,7 @@ def settings_for(name_server: str) -> ClusterSettings:
 
 
 def engine(name_server: str, **_: str) -> list[Found]:
-    """Read the topic's ranges with the pull engine alone."""
+    """Return the rows that the pull engine alone reads from the topic's ranges."""
     cluster = open_cluster(settings_for(name_server))
     pull = replace(PullSettings(stall_timeout_s=1.3, max_retries=3), failure_pause=Backoff(0.02, 0.05))
     ranges = [QueueRange(queue, 0, MESSAGES) for queue in queues()]
@@ -157,7 +163,7 @@ def engine(name_server: str, **_: str) -> list[Found]:
 
 
 def consume(name_server: str, **_: str) -> list[Found]:
-    """Consume the topic as a push consumer until every message has arrived."""
+    """Return the messages that a push consumer gets; wait until every message has arrived."""
     found: set[Found] = set()
     is_complete = threading.Event()
 
@@ -174,7 +180,7 @@ def consume(name_server: str, **_: str) -> list[Found]:
 
 
 def poll(name_server: str, **_: str) -> list[Found]:
-    """Consume the topic as a pull consumer until every message has arrived."""
+    """Return the messages that a pull consumer gets; wait until every message has arrived."""
     found: set[Found] = set()
     with PullConsumer(settings_for(name_server), PullConsumerSettings(**_member_settings())) as consumer:
         while len(found) < QUEUES * MESSAGES:
@@ -192,13 +198,13 @@ def _member_settings() -> dict[str, Any]:
 
 
 def send(name_server: str, **_: str) -> int:
-    """Send ten messages, and return how many were stored."""
+    """Send ten messages, and return the number of messages that the stub stored."""
     with Producer(settings_for(name_server), ProducerSettings(group="shop", send_timeout_s=2)) as producer:
         return len([producer.send(Message("sent", b"%d" % number)) for number in range(10)])
 
 
 def _ask(question: Callable[[Cluster], Any]) -> Callable[..., Any]:
-    """Make an entry point of one request to the cluster."""
+    """Return an entry point that sends one request to the cluster."""
     return lambda name_server, **_: question(open_cluster(settings_for(name_server)))
 
 
@@ -209,7 +215,7 @@ def _commit(cluster: Cluster) -> dict[MessageQueue, int]:
 
 
 class EntryPoint(NamedTuple):
-    """A call, and its result with honest servers."""
+    """A function to call, and the result that it returns with honest servers."""
 
     call: Callable[..., Any]
     right: Any = None

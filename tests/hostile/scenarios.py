@@ -1,8 +1,8 @@
 """Define scenarios, run them, and check their outcomes.
 
-A scenario distorts the honest stub in one way and drives one public entry point. The call must end in time, either with
-the result that honest servers lead to, or with an error of ours; `allowed` narrows that. With `own_process` the entry
-point runs in a process of its own, whose peak of memory is measured.
+A scenario distorts the stub's responses in one way and calls one public entry point. The call must end in time, either
+with the result that honest servers lead to, or with an error of the library; `allowed` may permit only one of these.
+With `own_process` the entry point runs in a process of its own, whose peak of memory is measured.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .worker import drive
 DEADLINE_S = 30.0
 GRACE_S = 30.0
 FORK_SERVER = get_context("forkserver")
-"""Starts processes from one that has only imported everything, so that their memory is their own."""
+"""Starts processes from one that has only imported the modules, so the measured memory is the scenario's own."""
 FORK_SERVER.set_forkserver_preload(["tests.hostile.worker"])
 
 
 class Allowed(Enum):
-    """The outcomes that a scenario allows."""
+    """The outcomes that pass a scenario."""
 
     EITHER = "right, or an error of ours"
     RIGHT = "right"
@@ -41,21 +41,21 @@ class Allowed(Enum):
 
 @dataclass(frozen=True)
 class Scenario:
-    """One distortion, met by one entry point."""
+    """One distortion of responses, and the entry point that is called against it."""
 
     name: str
     make: Callable[[], ServerFaults]
-    """Makes the servers' faults, which may have a state."""
+    """Returns new `ServerFaults`; they may have state, so each run makes its own."""
     entry_point: str = "batch"
     options: dict[str, str] = field(default_factory=dict)
     allowed: Allowed = Allowed.EITHER
     tag: str = ""
-    """Tag to filter by."""
+    """Tag by which the read filters; empty: no filter."""
     slaves: int = 0
     shut: str = ""
-    """A broker that is down."""
+    """Name and id of a broker process that is down, such as `broker-a 0`; empty: none."""
     codes: tuple[str, ...] = ()
-    """Codes of the allowed errors; none: any."""
+    """Error codes that are allowed; empty: any code."""
     own_process: bool = False
     deadline_s: float = DEADLINE_S
 
@@ -64,17 +64,17 @@ class Scenario:
 
 
 def scenario_of(name: str, make: Callable[[], Behaviour], entry_point: str = "batch", **given: Any) -> Scenario:
-    """Return the scenario of servers with this behaviour; `given` are further fields."""
+    """Return the scenario of servers with the behaviour that `make` returns; `given` sets further fields."""
     return Scenario(name, lambda: ServerFaults(make()), entry_point, **given)
 
 
 def run_and_check(scenario: Scenario) -> None:
-    """Run a scenario, and raise unless its outcome is allowed."""
+    """Run a scenario; raise unless its outcome is one that the scenario allows."""
     check(scenario, run(scenario))
 
 
 def run(scenario: Scenario) -> CallOutcome:
-    """Run a scenario, and return its outcome."""
+    """Run a scenario against a new stub, and return its outcome without judging it."""
     with ExitStack() as stack:
         stub = stack.enter_context(StubCluster(1, scenario.slaves, topics={TOPIC: QUEUES, "sent": QUEUES}))
         fill(stub)
@@ -91,14 +91,14 @@ def run(scenario: Scenario) -> CallOutcome:
 
 
 def _long_timeouts(scenario: Scenario) -> dict[str, str]:
-    """Return long timeouts for a scenario that must succeed, also on a loaded machine."""
+    """Return options with long timeouts if the scenario must succeed, else no options."""
     if scenario.allowed is not Allowed.RIGHT:
         return {}
     return {"pollTimeoutMs": "20000", "fetchOffset.numRetries": "8"}
 
 
 def check(scenario: Scenario, outcome: CallOutcome) -> None:
-    """Raise unless a scenario allows its outcome."""
+    """Raise unless the scenario allows this outcome."""
     outcome.check()
     if outcome.error is not None:
         assert scenario.allowed not in (Allowed.RIGHT, Allowed.WARNED), str(outcome.error)
@@ -127,7 +127,7 @@ def _check_rows(scenario: Scenario, outcome: CallOutcome) -> None:
 
 
 def _completed(row: Found) -> Found:
-    """Return a row with the body that a tolerant reader may omit."""
+    """Return the row with the stored body if its body is None, as PERMISSIVE mode returns it."""
     return row._replace(body=body_of(row.queue_id, row.offset)) if row.body is None else row
 
 
@@ -137,7 +137,7 @@ def _shown(rows: Counter[Found]) -> str:
 
 
 def _run_in_own_process(scenario: Scenario, name_server: str, options: dict[str, str]) -> CallOutcome:
-    """Run the entry point in a new process, and kill it some time after its deadline."""
+    """Run the entry point in a new process and return its outcome; kill the process if it outlives its deadline."""
     ours, theirs = FORK_SERVER.Pipe(duplex=False)
     task = (theirs, scenario.entry_point, name_server, options, scenario.deadline_s)
     process = FORK_SERVER.Process(target=drive, args=task, daemon=True)

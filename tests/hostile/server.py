@@ -28,18 +28,18 @@ NAME_SERVER = "name server"
 
 
 class HangUp(Exception):
-    """Raised by a behaviour to close the connection."""
+    """Raised by a behaviour to make the proxy close the connection."""
 
 
 @dataclass
 class Exchange:
-    """A request and the stub's response, which a behaviour may change."""
+    """A client's request and the stub's response to it, which a behaviour may change."""
 
     request: Command
     answer: Command
 
     def honest(self) -> bytes:
-        """Return the frame of the response as it is now."""
+        """Return the frame of the response, with the changes that behaviours made to it."""
         return encode_command(self.answer)
 
 
@@ -49,25 +49,25 @@ Greeting = Callable[[], Iterable[bytes]]
 
 
 def honest(exchange: Exchange) -> Iterable[bytes]:
-    """Respond as the stub does."""
+    """Send the stub's response unchanged."""
     return [exchange.honest()]
 
 
 @dataclass(frozen=True)
 class ServerFaults:
-    """The faults of hostile servers."""
+    """The ways in which hostile servers deviate from the stub."""
 
     behaviour: Behaviour = honest
     greeting: Greeting | None = None
-    """Bytes that brokers send to new connections without a request."""
+    """Yields bytes that brokers send to each new connection without a request; None: nothing."""
     greets_at_name_server: bool = False
     """Whether the name server sends the greeting instead of the brokers."""
     change_request: Callable[[Command], None] | None = None
-    """Changes requests before the stub gets them."""
+    """Changes each request before the stub gets it; None: requests pass unchanged."""
     stop_reading_after: int | None = None
     """Number of requests after which brokers stop reading from a connection."""
     tls: ssl.SSLContext | None = None
-    """TLS context; with it, clients must speak TLS."""
+    """TLS context of the servers; None: they speak plain TCP."""
 
 
 class HostileCluster:
@@ -96,12 +96,12 @@ class HostileCluster:
         return str(self._listeners[NAME_SERVER].address)
 
     def shut(self, broker: str) -> None:
-        """Close a broker's connections and refuse new ones; `broker-a 0` is a master."""
+        """Close the connections of a broker process and refuse new ones; `broker-a 0` is the master of broker-a."""
         self._listeners[broker].close()
 
 
 class _Listener:
-    """One listener and the connections that it forwards."""
+    """One listening port of the proxy, and the connections that it forwards."""
 
     def __init__(self, name: str, server: Address, faults: ServerFaults) -> None:
         self.server = server
@@ -115,11 +115,11 @@ class _Listener:
 
     @property
     def address(self) -> Address:
-        """Address to connect to."""
+        """Address at which clients reach this listener."""
         return Address(*self._listener.getsockname()[:2])
 
     def start(self, renamed: dict[bytes, bytes]) -> None:
-        """Accept connections, and replace these addresses in responses."""
+        """Accept connections, and replace the addresses in `renamed` in all responses."""
         self._renamed = renamed
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -152,7 +152,7 @@ class _Listener:
 
 
 class _ForwardedConnection:
-    """A client's connection and the connection to the stub behind it."""
+    """A connection of a client, and the proxy's connection to the stub that belongs to it."""
 
     def __init__(
         self, client: socket.socket, server: socket.socket, faults: ServerFaults, renamed: dict[bytes, bytes]
@@ -222,7 +222,7 @@ class _ForwardedConnection:
 
 
 def _plain(frame: bytes, renamed: dict[bytes, bytes]) -> Command:
-    """Return a frame's command, with its body as bytes and addresses replaced."""
+    """Return the frame's command with its body as bytes, in which the addresses of `renamed` are replaced."""
     command = decode_command(memoryview(frame))
     if isinstance(command, PullResponse):
         command = command.plain()

@@ -1,4 +1,4 @@
-"""Small responses that expand: references, packed bodies, numbers from which lists are made."""
+"""Test small responses that expand: JSON references, compressed bodies, and numbers that set a list's length."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .server import Behaviour
 
 TOLERANT = {"mode": "PERMISSIVE"}
 BOMB_BYTES = 2**27
-"""Twice the size to which a body may unpack."""
+"""Number of bytes to which the bodies unpack: twice the library's limit."""
 
 
 def references(count: int, size: int) -> bytes:
@@ -49,31 +49,31 @@ def packed(compression: Compression) -> bytes:
 
 
 def bomb(name: str, make: Callable[[], Behaviour], entry_point: str = "batch", **given: Any) -> Scenario:
-    """Return a scenario that runs in a process of its own."""
+    """Return a scenario that runs in a process of its own, so that its memory can be measured."""
     return scenario_of(name, make, entry_point, own_process=True, **given)
 
 
 def packed_in_pulls(compression: Compression, count: int = 8) -> Callable[[], Behaviour]:
-    """Send packed bodies instead of those that were found."""
+    """Return a function that makes a behaviour: each pull's first `count` messages get a body of compressed zeros."""
     return lambda: at_pulls(packed_ones(compression.sys_flag, packed(compression), count))
 
 
 def packed_ones(sys_flag: int, content: bytes, count: int) -> Behaviour:
-    """Replace the first bodies of each response."""
+    """Return a behaviour that gives the first `count` messages of each response this body and this sysFlag."""
     return records(
         lambda found: [replace(each, body=content, sys_flag=sys_flag) for each in found[:count]] + found[count:]
     )
 
 
 def many_queues(count: int) -> bytes:
-    """Return statistics with this number of queues."""
+    """Return the body of topic statistics that list `count` queues."""
     bounds = '{"lastUpdateTimestamp":0,"maxOffset":64,"minOffset":0}'
     queues = (f'{{"brokerName":"broker-a","queueId":{n},"topic":"orders"}}:{bounds}' for n in range(count))
     return ('{"offsetTable":{' + ",".join(queues) + "}}").encode()
 
 
 def long_remark(size: int) -> Behaviour:
-    """Refuse with a long remark."""
+    """Return a behaviour that refuses every request with a remark of `size` characters."""
     return refuse(1, "x" * size)
 
 
@@ -149,5 +149,5 @@ SCENARIOS = [
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_bombs(scenario: Scenario) -> None:
-    """The memory and time for a response are limited, whatever it expands to."""
+    """If a small response would expand to a huge value, the call stays within its limits of memory and time."""
     run_and_check(scenario)

@@ -1,4 +1,4 @@
-"""Pulls with a filter, whose responses may lawfully hold fewer messages than offsets."""
+"""Test pulls with a filter, whose responses may lawfully have fewer messages than the offsets that they cover."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ NO_NEW, NO_MATCH = ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIAT
 
 
 def filtered(name: str, behaviour: Behaviour, **given: Any) -> Scenario:
-    """Return the scenario of a batch read that filters by one tag."""
+    """Return the scenario of a batch read that filters by one tag, from servers with this behaviour."""
     return scenario_of(name, lambda: at_pulls(behaviour), tag="a", **given)
 
 
 def misplaced(found: list[Record]) -> list[Record]:
-    """Move the last record's offset far behind the others."""
+    """Return the records with the last one's queue offset moved far behind the others."""
     return [*found[:-1], replace(found[-1], queue_offset=found[-1].queue_offset + 10_000)]
 
 
@@ -78,5 +78,5 @@ SCENARIOS = [
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_filtered_pulls(scenario: Scenario) -> None:
-    """A filter does not allow records that lie elsewhere, come twice, or are out of order."""
+    """If a response to a filtered pull is false, no row is wrong, and none is missing without an error or a warning."""
     run_and_check(scenario)

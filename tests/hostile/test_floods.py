@@ -1,4 +1,7 @@
-"""Servers that send without end: memory, time and log lines stay bounded. Each runs in a process of its own."""
+"""Test servers that send frames without end.
+
+Memory, time and the number of log lines stay bounded; each scenario runs in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def flooded(
     seconds: float = EVER_S,
     **given: Any,
 ) -> Scenario:
-    """Return the scenario of brokers that send a frame all the time while they respond."""
+    """Return the scenario of brokers that send `frame` continuously on each connection, besides their responses."""
     stop_reading_after = given.pop("stop_reading_after", None)
     return _in_own_process(
         name,
@@ -56,17 +59,17 @@ def flooded(
 
 
 def repeated(name: str, behaviour: Behaviour, entry_point: str = "batch", **given: Any) -> Scenario:
-    """Return the scenario of brokers that repeat responses."""
+    """Return the scenario of brokers that send each response many times."""
     return _in_own_process(name, lambda: ServerFaults(behaviour), entry_point, **given)
 
 
 def counted(name: str, frame: bytes, entry_point: str, **given: Any) -> Scenario:
-    """Return the scenario of brokers that send each connection a thousand frames."""
+    """Return the scenario of brokers that send `frame` a thousand times on each connection."""
     return _in_own_process(name, lambda: ServerFaults(greeting=flood(frame, count=1000)), entry_point, **given)
 
 
 def of_name_server(name: str, frame: bytes, entry_point: str = "batch") -> Scenario:
-    """Return the scenario of a name server that sends a frame all the time."""
+    """Return the scenario of a name server that sends `frame` continuously, besides its responses."""
     return _in_own_process(
         name, lambda: ServerFaults(greeting=flood(frame, EVER_S), greets_at_name_server=True), entry_point
     )
@@ -121,5 +124,5 @@ SCENARIOS = [
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_floods(scenario: Scenario) -> None:
-    """Unrequested frames neither fill the memory nor delay requested ones beyond the deadline."""
+    """If a server sends frames that nobody requested, memory stays bounded and each call ends before its deadline."""
     run_and_check(scenario)

@@ -1,4 +1,4 @@
-"""Bytes that are no frames, malformed headers, and responses to other requests."""
+"""Test bytes that are no frames, malformed headers, and responses that belong to other requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OK = '"flag":1,"language":"JAVA","opaque":OPAQUE,"serializeTypeCurrentRPC":"JSON
 
 
 def opaque(by: int) -> Behaviour:
-    """Respond with another request's opaque."""
+    """Return a behaviour that adds `by` to the response's opaque, so that it belongs to another request."""
 
     def act(exchange: Exchange) -> None:
         exchange.answer.opaque += by
@@ -39,19 +39,19 @@ def opaque(by: int) -> Behaviour:
 
 
 def binary(exchange: Exchange) -> list[bytes]:
-    """Respond with a binary header, which is lawful."""
+    """Respond with a binary header instead of JSON, which the protocol allows."""
     exchange.answer.header_type = HeaderType.ROCKETMQ
     return [exchange.honest()]
 
 
 def as_request(exchange: Exchange) -> list[bytes]:
-    """Send the response as if it were a request."""
+    """Send the response with its flag changed to that of a request."""
     exchange.answer.flag = 0
     return [exchange.honest()]
 
 
 def binary_with(header_bytes: bytes) -> Behaviour:
-    """Send a frame with such a binary header."""
+    """Return a behaviour that sends a frame with these bytes as its binary header."""
     length = 4 + len(header_bytes)
     return send_bytes(length.to_bytes(4, "big") + b"\x01" + len(header_bytes).to_bytes(3, "big") + header_bytes)
 
@@ -106,17 +106,17 @@ LAWFUL: dict[str, Behaviour] = {
 
 
 def at(place: str, name: str, wrong: Behaviour) -> Scenario:
-    """Return the scenario of a batch read that gets these bytes for every request of a kind."""
+    """Return the scenario of a batch read that gets a wrong response to every request of the kind `place`."""
     return scenario_of(f"{name} at the {place}", lambda: on(PLACES[place], wrong))
 
 
 def everywhere(name: str) -> Scenario:
-    """Return the scenario of lawful but unusual responses."""
+    """Return the scenario of servers that give unusual, but allowed responses to all requests."""
     return scenario_of(f"{name} everywhere", lambda: LAWFUL[name], allowed=Allowed.RIGHT)
 
 
 def once(name: str) -> Scenario:
-    """Return the scenario of one wrong response."""
+    """Return the scenario of servers whose first response only is wrong."""
     return scenario_of(f"{name}, once", lambda: on(PULLS, first(1, WRONG[name])))
 
 
@@ -150,5 +150,5 @@ SCENARIOS = [
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_frames(scenario: Scenario) -> None:
-    """A malformed response ends its connection, and never the process."""
+    """If a response is malformed, the call ends in time, with the right result or with an error of the library."""
     run_and_check(scenario)

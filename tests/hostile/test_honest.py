@@ -1,4 +1,4 @@
-"""The harness itself: with honest servers every entry point succeeds."""
+"""Test the hostile servers themselves: with an honest behaviour every entry point succeeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OWN_PROCESS = Scenario("own process", ServerFaults, "batch", allowed=Allowed.RIG
 
 @pytest.mark.parametrize("scenario", [*HONEST, OWN_PROCESS], ids=str)
 def test_honest_servers_are_believed(scenario: Scenario) -> None:
-    """Through the proxy, without distortion, each entry point returns the right result."""
+    """If the proxy changes nothing, each entry point returns the right result."""
     outcome = run(scenario)
     check(scenario, outcome)
     assert not [line for line in outcome.log if not line.startswith("INFO")]

@@ -1,4 +1,4 @@
-"""Records with inconsistent fields or unreadable contents."""
+"""Test stored records with inconsistent fields or unreadable bodies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INNER = SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
 
 
 def overwritten(at: int, data: bytes) -> Behaviour:
-    """Overwrite bytes of the first record of each response."""
+    """Return a behaviour that overwrites bytes of each response's first record, from position `at` on."""
 
     def act(found: bytearray) -> None:
         found[at : at + len(data)] = data
@@ -32,17 +32,17 @@ def overwritten(at: int, data: bytes) -> Behaviour:
 
 
 def int_at(at: int, value: int) -> Behaviour:
-    """Overwrite a 32-bit field of the first record of each response."""
+    """Return a behaviour that overwrites a 32-bit field of each response's first record."""
     return overwritten(at, struct.pack(">i", value))
 
 
 def tail(data: bytes) -> Behaviour:
-    """Append bytes to each response."""
+    """Return a behaviour that appends bytes to the records of each response."""
     return stored(lambda found: found.extend(data))
 
 
 def cut_by(count: int) -> Behaviour:
-    """Remove the last bytes of each response."""
+    """Return a behaviour that removes the last `count` bytes of each response's records."""
 
     def act(found: bytearray) -> None:
         del found[-count:]
@@ -51,12 +51,12 @@ def cut_by(count: int) -> Behaviour:
 
 
 def odd(name: str, behaviour: Behaviour, **given: Any) -> Scenario:
-    """Return the scenario of brokers that hold such records."""
+    """Return the scenario of brokers that store records as this behaviour changes them."""
     return scenario_of(name, lambda: at_pulls(behaviour), **given)
 
 
 def batched(found: list[Record]) -> list[Record]:
-    """Store eight messages in each record, as batch consume queues do."""
+    """Return records that each contain eight messages, as in batch consume queues."""
     groups = [found[start : start + 8] for start in range(0, len(found), 8)]
     return [
         replace(
@@ -67,12 +67,12 @@ def batched(found: list[Record]) -> list[Record]:
 
 
 def short_batches(found: list[Record]) -> list[Record]:
-    """Store eight messages in each record, and leave out the last of them."""
+    """Return records that each claim eight messages, but lack the last one."""
     return [record for start in range(0, len(found), 8) for record in batched(found[start : start + 8][:-1])]
 
 
 def flag(bits: int) -> Behaviour:
-    """Set bits of sysFlag without the data that they announce."""
+    """Return a behaviour that sets bits of each record's sysFlag without adding the data that these bits announce."""
     return int_at(36, bits)
 
 
@@ -158,5 +158,5 @@ SCENARIOS = [
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_odd_messages(scenario: Scenario) -> None:
-    """An unreadable record is reported by its place, and the records behind it are not dropped silently."""
+    """If a record is unreadable, an error or a warning says where it is, and no later record is dropped silently."""
     run_and_check(scenario)

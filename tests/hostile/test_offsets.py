@@ -1,4 +1,4 @@
-"""Illegal offsets in every response that carries one: bounds, positions and commits."""
+"""Test illegal offsets in every response that carries an offset: bounds, positions and responses to commits."""
 
 from __future__ import annotations
 
@@ -56,45 +56,45 @@ FROM_GROUP = {"consumerGroup": "readers", "startingOffsets": "group", "startingO
 
 
 def in_pulls(field: str, name: str) -> Scenario:
-    """Return the scenario of responses to pulls with an illegal value in one field."""
+    """Return the scenario of pull responses whose header field `field` has the illegal value `name`."""
     return scenario_of(f"pull {field} {name}", lambda: at_pulls(fields(**{field: NONSENSE[name]})))
 
 
 def in_statistics(member: bytes, value: bytes) -> Scenario:
-    """Return the scenario of statistics with an illegal value in one member."""
+    """Return the scenario of topic statistics whose JSON member `member` has this illegal value."""
     behaviour = rewrite(rb'"%b":-?\d+' % member, b'"%b":%b' % (member, value))
     return scenario_of(f"statistics {member.decode()} {value[:20].decode()}", lambda: on(STATISTICS, behaviour))
 
 
 def singly(code: RequestCode, value: str | None) -> Behaviour:
-    """Refuse statistics, and respond to this request with an illegal value."""
+    """Return a behaviour that refuses topic statistics, and puts the offset `value` into responses to `code`."""
     return on(code, fields(offset=value), on(STATISTICS, refuse(3)))
 
 
 def asked_singly(code: RequestCode, kind: str, **options: str) -> Scenario:
-    """Return the scenario of responses about one offset of one queue."""
+    """Return the scenario of an illegal offset in the responses to requests about one queue."""
     return scenario_of(f"{code.name} {kind}", lambda: singly(code, NONSENSE[kind]), options=options)
 
 
 def position(value: str | None) -> Callable[[], Behaviour]:
-    """Respond that the group's offset is this one."""
+    """Return a function that makes a behaviour, which reports `value` as the group's committed offset."""
     return lambda: on(RequestCode.QUERY_CONSUMER_OFFSET, both(body(b""), fields(offset=value)))
 
 
 def poison(value: bytes) -> Scenario:
-    """Return the scenario of one illegal number, after which the query restarts."""
+    """Return the scenario of a maximum offset that is illegal once: the query restarts and must return all rows."""
     behaviour = rewrite(rb'"maxOffset":\d+', b'"maxOffset":' + value)
     name = f"a checkpoint after {value.decode()}"
     return scenario_of(name, lambda: on(STATISTICS, first(1, behaviour)), "restarted", allowed=Allowed.RIGHT)
 
 
 def nothing_new() -> Behaviour:
-    """Find nothing at an offset that should hold messages."""
+    """Return a behaviour that responds to pulls with "no new message" at offsets that have messages."""
     return not_found(ResponseCode.PULL_NOT_FOUND, lambda asked, _: asked)
 
 
 def no_match_at_all(exchange: Exchange) -> list[bytes]:
-    """Respond with a status that does not belong to the request."""
+    """Respond with code 20, which is no legal response to this request."""
     exchange.answer.code = 20
     return [exchange.honest()]
 
@@ -187,5 +187,5 @@ SCENARIOS = [
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_offsets(scenario: Scenario) -> None:
-    """An illegal offset is an error where it is read, and enters no position."""
+    """If a response has an illegal offset, the call fails or returns right rows, and no checkpoint keeps it."""
     run_and_check(scenario)

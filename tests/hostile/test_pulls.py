@@ -1,4 +1,4 @@
-"""Pulls without a filter: responses that hold other messages than they claim, or none."""
+"""Test unfiltered pulls whose responses have other messages than they claim, or none."""
 
 from __future__ import annotations
 
@@ -35,42 +35,42 @@ EARLIEST = {"startingOffsets": "earliest"}
 
 
 def ten(found: list[Record]) -> list[Record]:
-    """Keep ten records."""
+    """Return the first ten records."""
     return found[:10]
 
 
 def hole(found: list[Record]) -> list[Record]:
-    """Drop one record in the middle."""
+    """Return the records without one in the middle."""
     return [record for record in found if record.queue_offset % MESSAGES != 20]
 
 
 def repeated(found: list[Record]) -> list[Record]:
-    """Send the first record in place of the second."""
+    """Return the records with the first one in place of the second."""
     return [found[0], found[0], *found[2:]]
 
 
 def emptied(found: list[Record]) -> list[Record]:
-    """Drop all records."""
+    """Return no records."""
     return []
 
 
 def to_the_end(_asked: int, maximum: int) -> int:
-    """Return the queue's end as the next offset."""
+    """Return the queue's maximum offset as the response's next offset."""
     return maximum
 
 
 def nowhere(asked: int, _maximum: int) -> int:
-    """Return the asked offset as the next one."""
+    """Return the requested offset as the response's next offset, so that the pull makes no progress."""
     return asked
 
 
 def stay() -> Behaviour:
-    """Find messages, and name the asked offset as the next one."""
+    """Return a behaviour that sends the found messages, but names the requested offset as the next one."""
     return at_pulls(not_found(ResponseCode.SUCCESS, nowhere))
 
 
 def refused(code: int) -> Scenario:
-    """Return the scenario of brokers that refuse all pulls."""
+    """Return the scenario of brokers that refuse all pulls with this code."""
     return scenario_of(f"code {code} for ever", lambda: at_pulls(refuse(code)), allowed=Allowed.ERROR)
 
 
@@ -211,5 +211,5 @@ SCENARIOS = [
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_pulls(scenario: Scenario) -> None:
-    """A false response to a pull neither loses nor invents a row silently."""
+    """If a response to a pull is false, no row is wrong, and none is missing without an error or a warning."""
     run_and_check(scenario)

@@ -44,7 +44,7 @@ from .call_outcome import run_call
 from .server import Exchange, HangUp, HostileCluster, ServerFaults
 
 SEEDS = (1, 5, 20, 39, 53, 61, 175, 184)
-"""A few quick seeds; 39 and 175 found wrong rows. `run_schedule` takes any number."""
+"""Seeds of the regular run; 39 and 175 once found wrong rows. `run_schedule` takes any other seed, too."""
 BROKERS, QUEUES, COUNT = ("broker-a", "broker-b"), 2, 400
 DEADLINE_S = 60.0
 OPTIONS = {
@@ -61,22 +61,22 @@ FILTERS: dict[str, tuple[dict[str, str], Callable[[int], bool]]] = {
     "SQL": ({"sqlFilter": "number > 6"}, lambda offset: offset % 10 > 6),
 }
 BUSY = (1, 2, 14, 215)
-"""Temporary refusals: the server failed or is overloaded, is not ready, or asks for fewer requests."""
+"""Response codes of temporary refusals: server error, overloaded, not ready, and flow control."""
 
 
 def queues() -> list[MessageQueue]:
-    """Return the topic's queues."""
+    """Return all queues of the topic."""
     return [queue_of(number, broker) for broker in BROKERS for number in range(QUEUES)]
 
 
 def body_of(queue: MessageQueue, offset: int) -> bytes:
-    """Return the unique body of a message."""
+    """Return the body that the message at this offset of this queue has, and no other message."""
     return b"%s %d %d" % (queue.broker_name.encode(), queue.queue_id, offset)
 
 
 @dataclass
 class Schedule:
-    """The random choices of a seed; each read needs an instance of its own."""
+    """The random choices that a seed determines; each read needs an instance of its own."""
 
     seed: int
 
@@ -104,12 +104,12 @@ class Schedule:
         )
 
     def chance(self, share: float) -> bool:
-        """Return True in this share of calls."""
+        """Return True with this probability."""
         with self.lock:
             return self.random.random() < share
 
     def below(self, end: int) -> int:
-        """Return a random number in [0, end)."""
+        """Return a random integer in [0, end)."""
         with self.lock:
             return self.random.randrange(end)
 
@@ -120,42 +120,42 @@ Fault = Callable[[Schedule, Exchange], Iterable[bytes]]
 
 
 def late(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Respond late, at times too late; later responses on the connection wait, too."""
+    """Send the response late, sometimes after the client's timeout; later responses on the connection wait for it."""
     threading.Event().wait(schedule.below(300) / 1000 if schedule.chance(0.2) else 0.01)
     return [exchange.honest()]
 
 
 def lost(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Never respond."""
+    """Never respond to the request."""
     return []
 
 
 def twice(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Respond twice."""
+    """Send the response twice."""
     return [exchange.honest()] * 2
 
 
 def cut(schedule: Schedule, exchange: Exchange) -> Iterator[bytes]:
-    """Close the connection within the response."""
+    """Send a part of the response, then close the connection."""
     frame = exchange.honest()
     yield frame[: schedule.below(len(frame))]
     raise HangUp
 
 
 def behind(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Respond after the next response on the connection."""
+    """Send the response after the connection's next response."""
     place, frame = threading.get_ident(), exchange.honest()
     return [] if schedule.held.setdefault(place, frame) is frame else [frame, schedule.held.pop(place)]
 
 
 def busy(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Refuse temporarily."""
+    """Respond with a code that refuses the request temporarily."""
     code = BUSY[schedule.below(len(BUSY))]
     return [encode_command(replace(exchange.answer, code=code, remark="hostile", fields={}, body=b""))]
 
 
 def shorter(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Respond with the first of the messages that were found, as brokers may."""
+    """Respond with only the first of the found messages, as brokers may."""
     answer = exchange.answer
     if answer.code == 0 and len(records := decode_records(answer.body)) > 1:
         kept = records[: 1 + schedule.below(len(records) - 1)]
@@ -165,7 +165,7 @@ def shorter(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
 
 
 def holed(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Leave messages out and claim that they were included; only counting detects it."""
+    """Leave messages out of the response, but keep its next offset; only a count of messages detects this."""
     answer = exchange.answer
     if schedule.filter == "unfiltered" and answer.code == 0 and answer.body:
         kept = [each for each in decode_records(answer.body) if schedule.chance(0.8)]
@@ -174,7 +174,7 @@ def holed(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
 
 
 def foreign(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Change the queue id of one record."""
+    """Change the queue id in one record of the response."""
     answer = exchange.answer
     if answer.code == 0 and answer.body:
         records = decode_records(answer.body)
@@ -185,7 +185,7 @@ def foreign(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
 
 
 def repeated(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Send one record in the place of another."""
+    """Send one record of the response in the place of another one."""
     answer = exchange.answer
     if answer.code == 0 and answer.body:
         records = decode_records(answer.body)
@@ -195,7 +195,10 @@ def repeated(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
 
 
 def old(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Repeat an earlier response of the queue; a filtered one at its own offset only, since others look like gaps."""
+    """Send an earlier response for the same queue again.
+
+    With a filter only a response to the same offset is repeated, since any other one looks like a lawful gap.
+    """
     said = exchange.request.fields or {}
     names = ("bname", "queueId", "subscription", *(("queueOffset",) if schedule.filter != "unfiltered" else ()))
     answer = schedule.answers.setdefault(tuple(said[name] for name in names), exchange.answer)
@@ -203,7 +206,7 @@ def old(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
 
 
 def misdirected(schedule: Schedule, exchange: Exchange) -> Iterable[bytes]:
-    """Suggest a replica, which may be down or not exist."""
+    """Set the suggested broker id of a pull response to a replica, which may be down or not exist."""
     fields = {**(exchange.answer.fields or {}), "suggestWhichBrokerId": str(schedule.below(3))}
     return [encode_command(replace(exchange.answer, fields=fields))]
 
@@ -215,7 +218,7 @@ FAULTS: dict[str, Fault] = {
 
 
 def unrouted(exchange: Exchange) -> Iterable[bytes]:
-    """Leave a broker out of a route."""
+    """Remove one broker from the route."""
     answer = exchange.answer
     if answer.code == 0:
         route = json.loads(bytes(answer.body))
@@ -230,20 +233,20 @@ def unrouted(exchange: Exchange) -> Iterable[bytes]:
 
 @dataclass
 class FaultyCluster:
-    """A stub with messages, and the faults between it and the reader."""
+    """A stub with messages, and the servers' faults that stand between it and the reader."""
 
     stub: StubCluster
     schedule: Schedule
     finished: dict[MessageQueue, int] = field(default_factory=dict)
-    """End offsets of the finished batches."""
+    """End offset of each queue in the last finished batch."""
     ahead: list[str] = field(default_factory=list)
-    """Commits beyond finished batches."""
+    """Descriptions of commits that lay beyond the finished batches."""
     gone: dict[MessageQueue, int] = field(default_factory=dict)
-    """First offsets that the log still holds."""
+    """First offset of each queue that retention has not deleted."""
     away: set[str] = field(default_factory=set)
 
     def fill(self) -> None:
-        """Store the messages."""
+        """Store the test messages in the stub."""
         for offset in range(COUNT):
             for queue in queues():
                 properties = {"number": str(offset % 10)}
@@ -252,7 +255,7 @@ class FaultyCluster:
                 self.stub.put(TOPIC, body, **given)  # type: ignore[arg-type]
 
     def respond(self, exchange: Exchange) -> Iterable[bytes]:
-        """Respond to one request as the schedule says."""
+        """Yield the bytes that the client gets for one request, with the faults that the schedule draws."""
         schedule, code = self.schedule, exchange.request.code
         if code == RequestCode.UPDATE_CONSUMER_OFFSET:
             self._check_commit(exchange.request.fields or {})
@@ -270,7 +273,7 @@ class FaultyCluster:
         return [exchange.honest(), *self._held()]
 
     def take_front(self) -> None:
-        """Delete more of a queue's log, or raise the minimum to what is deleted, as retention does."""
+        """Delete more of a queue's log, or raise the queue's minimum to its first readable offset."""
         queue = queues()[self.schedule.below(len(queues()))]
         places = [each for each in self.stub.state.brokers if each.name == queue.broker_name and each.broker_id == 0]
         store = places[0].store
@@ -288,7 +291,7 @@ class FaultyCluster:
                 self.gone[each] = max(self.gone.get(each, 0), at)
 
     def toggle_broker(self) -> None:
-        """Stop the second broker, or start it again."""
+        """Stop the second broker if it runs, else start it again."""
         if self.away:
             self.stub.faults.broker_up(self.away.pop())
         else:
@@ -298,7 +301,7 @@ class FaultyCluster:
 
     def _bring_back(self) -> None:
         if self.away:
-            with suppress(RocketMQError):  # The read may be over, and the stub closed.
+            with suppress(RocketMQError):  # The stub is closed if the read is over.
                 self.stub.faults.broker_up(self.away.pop())
 
     def _held(self) -> list[bytes]:
@@ -318,7 +321,7 @@ class _Named:
 
 
 def read(cluster_state: FaultyCluster, name_server: str) -> list[Row]:
-    """Read the topic once, as the schedule says."""
+    """Return the rows of one read of the topic, in the way that the schedule draws: batch or stream."""
     schedule = cluster_state.schedule
     limits = {"startingOffsets": {b: dict.fromkeys(map(str, range(QUEUES)), 0) for b in BROKERS}}
     if not schedule.is_stream:
@@ -332,7 +335,7 @@ def read(cluster_state: FaultyCluster, name_server: str) -> list[Row]:
 
 
 def read_stream(cluster_state: FaultyCluster, name_server: str, given: dict[str, str]) -> list[Row]:
-    """Read micro-batches; a failed query restarts from its checkpoint, up to six times."""
+    """Return the rows of a streaming read; if the query fails, restart it from its checkpoint, up to six times."""
     options = options_for(_Named(name_server), **given, consumerGroup=GROUP, maxOffsetsPerQueue="90")
     checkpoint, rows, failures = Checkpoint(), list[Row](), 0
     while True:
@@ -351,14 +354,14 @@ def read_stream(cluster_state: FaultyCluster, name_server: str, given: dict[str,
 
 
 def ends_of(checkpoint: Checkpoint) -> dict[MessageQueue, int]:
-    """Return the end offsets of the last batch."""
+    """Return the end offset of each queue in the checkpoint's last batch."""
     tree = checkpoint.last["next"][TOPIC]
     return {queue_of(int(key), broker): end for broker, ids in tree.items() for key, end in ids.items()}
 
 
 @contextmanager
 def warnings() -> Iterator[list[LossWarning]]:
-    """Collect the loss warnings."""
+    """Collect the warnings about losses that the library logs."""
     found: list[LossWarning] = []
     handler, logger = logging.Handler(), logging.getLogger("pyspark_rocketmq.source.losses")
 
@@ -375,7 +378,7 @@ def warnings() -> Iterator[list[LossWarning]]:
 
 
 def run_schedule(seed: int) -> str:
-    """Run a schedule, raise unless its outcome is allowed, and return a summary."""
+    """Run the schedule of a seed, raise unless its outcome is right, and return a summary as text."""
     schedule = Schedule(seed)
     with StubCluster(len(BROKERS), topics={TOPIC: QUEUES}) as stub, warnings() as warned:
         cluster_state = FaultyCluster(stub, schedule)
@@ -395,7 +398,7 @@ def run_schedule(seed: int) -> str:
 
 
 def check_rows(schedule: Schedule, rows: list[Row], warned: list[LossWarning]) -> None:
-    """Raise unless the rows are stored messages, once each, and every missing one was reported."""
+    """Raise unless the rows are stored messages, once each, and an error or a warning covers every missing one."""
     places = Counter((row.queue, row.offset) for row in rows)
     wrong = [row for row in rows if row.body != body_of(row.queue, row.offset)]
     assert not wrong, f"{schedule}: {len(wrong)} wrong bodies: {wrong[:3]}"
@@ -420,5 +423,5 @@ def _span(warning: LossWarning) -> range:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_message_is_lost_in_silence(seed: int) -> None:
-    """Every row is right, and every missing message is reported."""
+    """Under random faults every row is a stored message, and every missing message is reported."""
     run_schedule(seed)

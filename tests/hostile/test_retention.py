@@ -1,4 +1,7 @@
-"""Retention deletes messages while the first pull's response is lost and later responses wait for it."""
+"""Test reads during which retention deletes messages.
+
+The first pull's response is lost, and later responses wait for it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ COUNT, MINIMUM = 4_000, 3_000
 
 @pytest.fixture
 def servers() -> Iterator[HostileCluster]:
-    """A queue whose minimum rises after the first response of a read was lost."""
+    """Yield a stub with a queue whose minimum offset rises after the first response of a read was lost."""
     with StubBroker({TOPIC: 1}) as stub:
         stub.fill(TOPIC, COUNT, size=100)
         with HostileCluster(stub, ServerFaults(at_pulls(lose_the_first(stub)))) as cluster:
@@ -30,7 +33,7 @@ def servers() -> Iterator[HostileCluster]:
 
 
 def lose_the_first(stub: StubBroker) -> Callable[[Exchange], Iterable[bytes]]:
-    """Return a behaviour that does not respond to the first pull, and lets retention proceed a little later."""
+    """Return a behaviour that leaves the first pull without response; a little later, retention deletes messages."""
     lost: list[Exchange] = []
 
     def respond(exchange: Exchange) -> Iterable[bytes]:
@@ -44,7 +47,7 @@ def lose_the_first(stub: StubBroker) -> Callable[[Exchange], Iterable[bytes]]:
 
 
 def read(servers: HostileCluster, *, is_front_open: bool, held_s: float = 0.0, **given: str) -> list[int]:
-    """Return the offsets of the rows; the consumer keeps the first record batch for `held_s` seconds."""
+    """Return the offsets of the rows that a read yields; keep the first record batch for `held_s` seconds."""
     options = options_for(servers, pullTimeoutMs="500", **given)
     offsets: list[int] = []
     for batch in read_partition(RangePartition((QueueRange(queue_of(0), 0, COUNT, is_front_open),)), options):
@@ -54,13 +57,13 @@ def read(servers: HostileCluster, *, is_front_open: bool, held_s: float = 0.0, *
 
 
 def test_messages_missing_behind_received_ones_fail_the_read(servers: HostileCluster) -> None:
-    """A range that starts at the first readable message fails where messages behind received ones are gone."""
+    """If messages behind received ones were deleted, the read fails, even if it may start at any first message."""
     with pytest.raises(OffsetBeforeEarliest, match=f"offset 1024 is gone, the queue starts at {MINIMUM}"):
         read(servers, is_front_open=True)
 
 
 def test_a_slow_consumer_is_not_a_stall(servers: HostileCluster) -> None:
-    """A consumer may keep rows longer than a task may wait, also rows that are released by a raised minimum."""
+    """If the consumer keeps rows longer than `pollTimeoutMs`, the read still succeeds, also after the minimum rose."""
     given = {"failOnDataLoss": "false", "pollTimeoutMs": "1000", "arrowBatchSize": "100"}
     offsets = read(servers, is_front_open=False, held_s=1.5, **given)
     assert offsets == [*range(32, 1024), *range(MINIMUM, COUNT)]

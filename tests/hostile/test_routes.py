@@ -1,4 +1,4 @@
-"""Illegal routes, topic lists and lists of brokers."""
+"""Test illegal routes, topic lists and broker lists of a name server."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ ADDRESS = rb'"127\.0\.0\.1:\d+"'
 
 
 def route_of(name: str, content: object, **given: Any) -> Scenario:
-    """Return the scenario of a name server with this route."""
+    """Return the scenario of a name server that responds with this content as the route."""
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
     return scenario_of(f"a route {name}", lambda: on(ROUTE, body(data)), **given)
 
 
 def with_address(name: str, text: str, **given: Any) -> Scenario:
-    """Return the scenario of brokers that are registered with another address."""
+    """Return the scenario of routes in which a broker's address is this text."""
     return scenario_of(f"address {name}", lambda: on(ROUTE, rewrite(ADDRESS, lambda _: f'"{text}"'.encode())), **given)
 
 
 def with_count(member: str, value: str, entry_point: str = "batch", **given: Any) -> Scenario:
-    """Return the scenario of a route with this number of queues, or this permission."""
+    """Return the scenario of a route whose number of queues or permission (`member`) has this value."""
     pattern = b'"%b":\\d+' % member.encode()
     behaviour = on(ROUTE, rewrite(pattern, b'"%b":%b' % (member.encode(), value.encode())))
     return scenario_of(f"{member} {value[:24]} for {entry_point}", lambda: behaviour, entry_point, **given)
 
 
 def queue_data(broker: str = "broker-a", **given: Any) -> dict[str, object]:
-    """Return one broker's part of a route."""
+    """Return the part of a route that describes one broker's queues."""
     return {"brokerName": broker, "readQueueNums": 2, "writeQueueNums": 2, "perm": 6, "topicSysFlag": 0, **given}
 
 
 def broker_data(address: str = "127.0.0.1:9", broker: str = "broker-a") -> dict[str, object]:
-    """Return one broker's addresses."""
+    """Return the part of a route that gives one broker's address."""
     return {"cluster": "c", "brokerName": broker, "brokerAddrs": {"0": address}}
 
 
@@ -225,5 +225,5 @@ SCENARIOS = [
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_routes(scenario: Scenario) -> None:
-    """A senseless response of a name server is refused by name, at limited cost."""
+    """If a name server's response makes no sense, the call ends in time, with the right result or an error."""
     run_and_check(scenario)

@@ -1,4 +1,4 @@
-"""Servers that do not respond, respond too slowly, or stop in the middle."""
+"""Test servers that never respond, respond too slowly, or stop in the middle of a response."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
 
 
 def alternately() -> Behaviour:
-    """Alternate between a response and a closed connection."""
+    """Return a behaviour that responds to every second request and closes the connection at the others."""
     turns = itertools.count()
     return lambda exchange: (hang_up if next(turns) % 2 else honest)(exchange)
 
@@ -82,5 +82,5 @@ SCENARIOS = [
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_stalls(scenario: Scenario) -> None:
-    """Every wait ends at its deadline, also while bytes arrive."""
+    """If a server stalls, each call ends before its deadline, even while single bytes still arrive."""
     run_and_check(scenario)

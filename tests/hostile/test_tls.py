@@ -1,4 +1,4 @@
-"""Servers that speak TLS to plain clients, the reverse, and broken TLS."""
+"""Test TLS clients at plain servers, plain clients at TLS servers, and broken TLS."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HELLO = b"\x16\x03\x03\xff\xff" + bytes(100)
 
 
 def server_side(certificate: str = "server") -> ssl.SSLContext:
-    """Return the context of servers with a certificate."""
+    """Return the TLS context of servers that have this certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(PKI / f"{certificate}.pem", PKI / f"{certificate}.key")
     return context
@@ -30,12 +30,12 @@ def server_side(certificate: str = "server") -> ssl.SSLContext:
 def tls(
     name: str, make: Callable[[], ServerFaults], options: dict[str, str], entry_point: str = "batch", **given: Any
 ) -> Scenario:
-    """Return a scenario with TLS at one side or at both."""
+    """Return a scenario in which the client, the servers or both use TLS."""
     return Scenario(name, make, entry_point, options, **given)
 
 
 def greeting(data: bytes) -> Callable[[], ServerFaults]:
-    """Make plain servers that send each connection some bytes at once."""
+    """Return a function that makes faults: plain servers send these bytes to each new connection."""
     return lambda: ServerFaults(greeting=flood(data, count=1), greets_at_name_server=True)
 
 
@@ -65,5 +65,5 @@ SCENARIOS = [
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_tls(scenario: Scenario) -> None:
-    """A wrong protocol ends as an error that names it."""
+    """If TLS is missing at one side, or broken, the call ends in time; if both sides agree, the result is right."""
     run_and_check(scenario)

@@ -1,4 +1,4 @@
-"""Provide one broker without sockets, on a clock that only `advance` moves, for tests of its semantics."""
+"""Provide one broker without sockets, on a clock that only `advance` moves, for tests of its handlers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSION = 479
 
 
 class DirectBroker:
-    """A broker whose handlers a test calls directly."""
+    """A broker whose handlers a test calls without a connection."""
 
     def __init__(self, release: str = "5.3.3", **settings: Any) -> None:
         self.clock = Clock(frozen=True)
@@ -33,7 +33,7 @@ class DirectBroker:
         self.channel = RecordingChannel()
 
     def make_slave(self) -> Broker:
-        """Return a slave of the broker."""
+        """Return a new slave that has this broker as its master."""
         return Broker(self.broker.cluster, "broker-a", 1, Address("127.0.0.1", 10921), master=self.broker)
 
     def ask(
@@ -44,7 +44,10 @@ class DirectBroker:
         channel: RecordingChannel | None = None,
         version: int = VERSION,
     ) -> Command:
-        """Return the response to a request; its remark is "held" if there is none yet, or none at all."""
+        """Return the response of a request's handler.
+
+        If there is no response (yet), return a command with code -1 and the remark "held".
+        """
         data = encode_body(body) if isinstance(body, Body) else body
         command = Command(header.code, fields=to_fields(header), body=data, version=version)
         call = ClientRequest(command, channel or self.channel)
@@ -55,12 +58,12 @@ class DirectBroker:
         return result if isinstance(result, Command) else Command(-1, remark="held")
 
     def put(self, topic: str = "T", body: bytes = b"x", **properties: str) -> Stored:
-        """Store a message in queue 0 of a topic, as a producer's send does."""
+        """Store a message in queue 0 of a topic, as a send does."""
         message = InnerMessage(topic, 0, body, properties, born_timestamp=self.clock.now_ms())
         return self.broker.accept(message)
 
     def found(self, topic: str, queue_id: int = 0) -> list[Record]:
-        """Return the messages in a queue."""
+        """Return the stored messages of a queue."""
         store = self.broker.store
         records = [store.message_at(physical) for _, physical, _ in store.queue(topic, queue_id)]
         return [record for record in records if record]

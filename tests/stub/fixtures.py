@@ -1,4 +1,4 @@
-"""Provide the fixtures of the stub's users for its own tests."""
+"""Make the fixtures that the stub offers to its users available to the stub's own tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provide a gRPC client of the stub's proxy that sends exactly what a test gives it."""
+"""Provide a gRPC client of the stub's proxy that sends exactly the fields that a test gives it."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class GrpcClient:
         self._channel.close()
 
     def ask(self, name: str, timeout_s: float = TIMEOUT_S, **fields: Any) -> Any:
-        """Return the response to a call, as a list if it is a stream."""
+        """Return the response to a call of the method `name`; for a stream, the list of its items."""
         return self.start(name, timeout_s, **fields)()
 
     def start(self, name: str, timeout_s: float = TIMEOUT_S, **fields: Any) -> Callable[[], Any]:
-        """Start a call and return a function that waits for its response."""
+        """Start a call of the method `name`, and return a function that waits for its response."""
         method = METHODS[name]
         make = self._channel.unary_stream if method.is_response_stream else self._channel.unary_unary
         call = make(method.path, method.request.SerializeToString, method.response.FromString)
@@ -55,26 +55,26 @@ class GrpcClient:
         return lambda: future.result(timeout_s + TIMEOUT_S)
 
     def telemetry(self) -> Telemetry:
-        """Open a Telemetry stream."""
+        """Open a Telemetry stream and return it."""
         method = METHODS["Telemetry"]
         make = self._channel.stream_stream(method.path, method.request.SerializeToString, method.response.FromString)
         return Telemetry(lambda commands: make(commands, timeout=TIMEOUT_S, metadata=self._metadata))
 
 
 class Telemetry:
-    """One Telemetry stream."""
+    """One open Telemetry stream of a client."""
 
     def __init__(self, open_stream: Callable[[Iterator[Any]], Any]) -> None:
         self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._answers = open_stream(iter(self._outbox.get, None))
 
     def settle(self, **settings: Any) -> Any:
-        """Write settings and return the response to them."""
+        """Write settings with these fields to the stream, and return the server's next command."""
         self._outbox.put(METHODS["Telemetry"].request(settings=settings))
         return self.read()
 
     def read(self) -> Any:
-        """Return the server's next command."""
+        """Wait for the server's next command on the stream and return it."""
         return next(self._answers)
 
     def close(self) -> None:
@@ -83,15 +83,15 @@ class Telemetry:
 
 
 def resource(name: str) -> dict[str, str]:
-    """Return a resource, as a topic or group is named."""
+    """Return a `Resource` message, which names a topic or a group."""
     return {"name": name}
 
 
 def queue_of(queue_id: int = 0, topic: str = "T", broker: str = "broker-a") -> dict[str, Any]:
-    """Return a queue, as a client names it."""
+    """Return a `MessageQueue` message that names a queue of a topic at a broker."""
     return {"topic": resource(topic), "id": queue_id, "broker": {"name": broker}}
 
 
 def threads() -> list[str]:
-    """Return the names of all stubs' threads."""
+    """Return the names of the running threads that belong to stubs."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("broker-stub")]

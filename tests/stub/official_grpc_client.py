@@ -1,4 +1,4 @@
-"""Run the official Python client against a gRPC endpoint and print what it received as JSON.
+"""Run the official Python client against a gRPC endpoint, and print as JSON the messages that it received.
 
 It runs in a process of its own, because importing the client writes log files to the home directory and starts threads.
 """
@@ -19,7 +19,7 @@ TIMEOUT_S = 50.0
 
 
 def make_configuration(endpoints: str, access_key: str = "", secret: str = "") -> Any:
-    """Return the client's configuration: endpoint and credentials."""
+    """Return the official client's configuration for an endpoint and credentials."""
     return client.ClientConfiguration(endpoints, client.Credentials(access_key, secret))
 
 
@@ -33,7 +33,7 @@ def make_message(body: str, **fields: Any) -> Any:
 
 
 def receive(consumer: Any, count: int) -> list[Any]:
-    """Receive and acknowledge a number of messages."""
+    """Receive and acknowledge `count` messages, and return their descriptions."""
     deadline = time.monotonic() + TIMEOUT_S
     messages: list[Any] = []
     while len(messages) < count and time.monotonic() < deadline:
@@ -44,7 +44,7 @@ def receive(consumer: Any, count: int) -> list[Any]:
 
 
 def describe(message: Any) -> dict[str, Any]:
-    """Return what the receiver gets of a message."""
+    """Return the parts of a received message that the test compares."""
     return {
         "body": message.body.decode(),
         "tag": message.tag,
@@ -57,7 +57,7 @@ def describe(message: Any) -> dict[str, Any]:
 
 
 def send_and_receive(endpoints: str, *credentials: str) -> Any:
-    """Send a plain, a grouped and a delayed message; receive and acknowledge all."""
+    """Send a plain, a grouped and a delayed message; receive and acknowledge all three."""
     configuration = make_configuration(endpoints, *credentials)
     producer = client.Producer(configuration, (TOPIC,))
     producer.startup()
@@ -78,7 +78,7 @@ def send_and_receive(endpoints: str, *credentials: str) -> Any:
 
 
 def transact(endpoints: str) -> Any:
-    """Commit one transaction, roll one back, and leave one to the broker's check."""
+    """Commit one transaction, roll one back, and leave one open until the broker checks it."""
 
     class Checker(client.TransactionChecker):  # type: ignore[misc]  # the client ships no types
         def check(self, message: Any) -> Any:
@@ -103,7 +103,7 @@ def transact(endpoints: str) -> Any:
 
 
 def push(endpoints: str) -> Any:
-    """Receive messages with a push consumer."""
+    """Receive messages with a push consumer, and return their descriptions."""
 
     class Listener(client.MessageListener):  # type: ignore[misc]  # the client ships no types
         def consume(self, message: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Read recorded conversations as exchanges to replay, and derive the state before them."""
+"""Read recorded conversations of clients with real servers, and derive the state that the servers had before."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ REPLIES = frozenset({RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESS
 
 
 class Exchange(NamedTuple):
-    """One request and its response."""
+    """One recorded request and the response to it."""
 
     seq: int
     connection: int
     to_name_server: bool
     from_broker: bool
-    """Whether the broker sent the request and the client responded."""
+    """Whether the broker sent the request, and the client responded."""
     request_ms: int
     response_ms: int | None
     request: Command
@@ -36,46 +36,46 @@ class Exchange(NamedTuple):
 
     @property
     def topic(self) -> str:
-        """Topic of the request; empty if it has none."""
+        """Topic that the request names; empty if it names none."""
         fields = self.request.fields or {}
         return fields.get("topic") or fields.get("b", "")
 
     @property
     def queue_id(self) -> int:
-        """Queue id of the request."""
+        """Queue id that the request names; 0 if it names none."""
         fields = self.request.fields or {}
         return int(fields.get("queueId") or fields.get("e") or 0)
 
     @property
     def succeeded(self) -> bool:
-        """Whether the response is a success."""
+        """Whether there is a response with the code SUCCESS."""
         return self.response is not None and self.response.code == ResponseCode.SUCCESS
 
     @property
     def is_in_system_topic(self) -> bool:
-        """Whether a sent message goes to a system topic first, so that its response names another queue."""
+        """Whether a sent message is first stored in a system topic, so that its response names that topic's queue."""
         properties = (self.request.fields or {}).get("i", "")
         return any(mark in properties for mark in ("DELAY", "TIMER_", "TRAN_MSG"))
 
     @property
     def is_placed_by_broker(self) -> bool:
-        """Whether the sender cannot know which queue counts its message."""
+        """Whether the broker chooses the queue of a sent message."""
         return self.is_in_system_topic or self.queue_id < 0
 
     def response_field(self, name: str) -> str | None:
-        """Return a field of the response."""
+        """Return the value of a header field of the response; None if it is missing."""
         return (self.response.fields or {}).get(name) if self.response else None
 
 
 def scenarios(folder: str = "") -> list[str]:
-    """Return the names of a release's conversations, without those about authentication."""
+    """Return the names of the recorded conversations in a folder, without the one about authentication."""
     names = sorted(path.stem for path in (FRAMES / folder).glob("*.jsonl"))
     return [name for name in names if name != "auth_failed"]
 
 
 @cache
 def read_scenario(name: str, folder: str = "") -> tuple[Exchange, ...]:
-    """Return one conversation, in the order of its requests."""
+    """Return the exchanges of one conversation, in the order of their requests."""
     lines = (FRAMES / folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     return tuple(_exchange(json.loads(client)) for client in lines)
 
@@ -99,12 +99,15 @@ def _command(row: dict[str, Any]) -> Command:
 
 
 def records_in(body: bytes | memoryview) -> list[Record]:
-    """Return the messages in a body; none if it holds something else."""
+    """Return the messages that a body contains; none if the body contains something else."""
     return decode_records(body) if bytes(body[4:8]) == MAGIC_V1.to_bytes(4, "big") else []
 
 
 def start_ms(exchanges: tuple[Exchange, ...]) -> int:
-    """Return the start of the conversation by the producers' clock; a fixed time if nothing was sent."""
+    """Return the time at which a conversation starts, by the clock of its producers.
+
+    If nothing was sent, derive the time from the store times in responses.
+    """
     for exchange in exchanges:
         fields = exchange.request.fields or {}
         if born := fields.get("g") or fields.get("bornTimestamp"):
@@ -115,13 +118,13 @@ def start_ms(exchanges: tuple[Exchange, ...]) -> int:
 
 
 def response_records(exchange: Exchange) -> list[Record]:
-    """Return the messages in a response."""
+    """Return the messages in the response of an exchange."""
     return records_in(exchange.response.body) if exchange.response else []
 
 
 @cache
 def routes(folder: str = "") -> dict[str, tuple[int, int, int]]:
-    """Return read queues, write queues and permission of each topic, as the conversations show them."""
+    """Return (read queues, write queues, permission) by topic, from all routes in the folder's conversations."""
     found = {}
     for name in scenarios(folder):
         for exchange in read_scenario(name, folder):
@@ -132,7 +135,7 @@ def routes(folder: str = "") -> dict[str, tuple[int, int, int]]:
 
 
 def absent_topics(exchanges: tuple[Exchange, ...]) -> set[str]:
-    """Return the topics that the conversation shows as absent at its start."""
+    """Return the topics that do not exist at the start of the conversation."""
     seen: set[str] = set()
     absent = {"GoldNoSuch", "GoldMissing"}
     for exchange in exchanges:
@@ -150,7 +153,7 @@ def _tells_presence(exchange: Exchange) -> bool:
 
 
 def mentioned_topics(exchanges: tuple[Exchange, ...]) -> set[str]:
-    """Return the topics that the conversation names."""
+    """Return the topics that requests of the conversation name."""
     heard = {
         topic
         for exchange in exchanges
@@ -161,9 +164,9 @@ def mentioned_topics(exchanges: tuple[Exchange, ...]) -> set[str]:
 
 
 def by_time(exchanges: tuple[Exchange, ...]) -> Iterator[tuple[bool, Exchange]]:
-    """Return requests (False) and responses (True) in the order of their times.
+    """Yield each request (False, exchange) and each response (True, exchange) in the order of their times.
 
-    Within one millisecond a client's response comes first, because the broker's own response may wait for it.
+    Within one millisecond a client's response comes first, because a response of the broker may depend on it.
     """
     events = [(exchange.request_ms, exchange.seq, False, exchange) for exchange in exchanges]
     for exchange in exchanges:

@@ -1,7 +1,7 @@
-"""Model what a broker responds to a sequence of operations, in a few lines.
+"""Model in a few lines the responses of a broker to a sequence of operations.
 
 Operations are values, so the same sequence runs against the model, the stub and a real broker. Responses are tuples
-without anything that depends on the server: no ids, addresses or times.
+without ids, addresses and times, because these differ between servers.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from .remoting_client import RemotingClient, send_of
 
 QUEUES = 2
 LIMIT = 32
-"""Maximum of messages that a pull gets, whatever it asks for."""
+"""Maximum number of messages that a pull returns, even if it asks for more."""
 
 
 @dataclass(frozen=True)
 class Send:
-    """Store messages with one tag; several form a batch."""
+    """Operation: store `count` messages with one tag, as a batch if there are several."""
 
     queue: int
     tag: str
@@ -51,7 +51,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Pull:
-    """Pull from an offset that counts from the queue's end."""
+    """Operation: pull from the offset that lies `back` offsets before the queue's end."""
 
     queue: int
     back: int
@@ -62,7 +62,7 @@ class Pull:
 
 @dataclass(frozen=True)
 class Commit:
-    """Commit a group's offset."""
+    """Operation: commit a group's offset of a queue."""
 
     queue: int
     group: str
@@ -71,7 +71,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Query:
-    """Query a group's offset."""
+    """Operation: query a group's committed offset of a queue."""
 
     queue: int
     group: str
@@ -80,14 +80,14 @@ class Query:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Query the bounds of a queue."""
+    """Operation: query the minimum and maximum offset of a queue."""
 
     queue: int
 
 
 @dataclass(frozen=True)
 class Search:
-    """Search the offset at the store time of a message, or before or after it."""
+    """Operation: search for the offset at a message's store time plus `delta_ms`."""
 
     queue: int
     index: int
@@ -97,7 +97,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Lock:
-    """Lock queues for a client, or unlock them."""
+    """Operation: lock queues for a client, or unlock them if `release` is set."""
 
     client: str
     queues: tuple[int, ...]
@@ -128,7 +128,7 @@ operations: st.SearchStrategy[Operation] = st.one_of(
 
 
 class Model:
-    """The expected responses of releases 5.1.1 and later, or of 4.9."""
+    """Predicts the responses of a broker, of release 5.1.1 and later or of release 4.9."""
 
     def __init__(self, *, is_5x: bool) -> None:
         self._is_5x = is_5x
@@ -138,7 +138,7 @@ class Model:
         self._owners: dict[int, str] = {}
 
     def answer(self, operation: Operation) -> HandlerResult:
-        """Return the expected response."""
+        """Apply an operation to the model and return the expected response."""
         expected: HandlerResult = getattr(self, f"_{type(operation).__name__.lower()}")(operation)
         return expected
 
@@ -185,7 +185,7 @@ class Model:
         return 0, len(self._tags[bounds.queue])
 
     def _search(self, search: Search) -> HandlerResult:
-        """Return the offset before, at or after all messages, since the model does not know their times."""
+        """Return the expected offset for a time before, at or after all store times; the model has no exact times."""
         end = len(self._tags[search.queue])
         if search.delta_ms < 0 or not end:
             return (0,)
@@ -203,7 +203,7 @@ class Model:
 
 
 def _place(offset: int, end: int) -> tuple[str, int, int]:
-    """Return status, code and next offset of a pull at or outside the bounds; the status is empty inside."""
+    """Return status, code and next offset of a pull outside the bounds or at the end; inside, the status is empty."""
     if not end:
         return "NO_MESSAGE_IN_QUEUE", 21 if offset else 19, 0
     if offset < 0:
@@ -214,7 +214,7 @@ def _place(offset: int, end: int) -> tuple[str, int, int]:
 
 
 class Server:
-    """A broker behind a socket, with one topic and groups of its own."""
+    """A broker behind a socket, with a topic and groups that no other test uses."""
 
     def __init__(self, client: RemotingClient, broker_name: str, topic: str, *, is_5x: bool) -> None:
         self.is_5x = is_5x
@@ -223,7 +223,7 @@ class Server:
         self._topic = topic
 
     def answer(self, operation: Operation) -> HandlerResult:
-        """Return the broker's response."""
+        """Send an operation to the broker and return its response as a tuple."""
         found: HandlerResult = getattr(self, f"_{type(operation).__name__.lower()}")(operation)
         return found
 
@@ -239,7 +239,7 @@ class Server:
         return answer.code, offset
 
     def _wait_for(self, queue: int, end: int) -> None:
-        """Wait until a real broker shows a message that it has accepted."""
+        """Wait until the queue's maximum offset is `end`, because real brokers show a stored message a little later."""
         for _ in range(2_000):
             if self._offset(GetMaxOffsetRequestHeader(topic=self._topic, queue_id=queue)) >= end:
                 return
@@ -333,7 +333,7 @@ class Server:
 
 
 def compare(server: Server, sequence: Sequence[Operation]) -> None:
-    """Run a sequence against both; they must agree on every response."""
+    """Run a sequence of operations against a server and the model; raise if a response differs."""
     model = Model(is_5x=server.is_5x)
     for number, operation in enumerate(sequence):
         assert server.answer(operation) == model.answer(operation), f"at {number}: {operation}"

@@ -1,4 +1,4 @@
-"""Provide a plain client of the stub: our wire codec over one blocking socket, itself not under test."""
+"""Provide a plain client of the stub: the library's codec over one blocking socket."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TIMEOUT_S = 30.0
 
 
 class RemotingClient:
-    """A client with one connection."""
+    """A client with one blocking connection."""
 
     def __init__(self, address: str, tls: ssl.SSLContext | None = None) -> None:
         where = parse_address(address)
         plain = socket.create_connection(where, TIMEOUT_S)
         self.socket = tls.wrap_socket(plain, server_hostname=where.host) if tls else plain
         self.requests: deque[Command] = deque()
-        """The broker's requests that the test has not read yet."""
+        """Requests of the broker that the test has not taken yet."""
         self._session = Session()
         self._answers: dict[int, Command] = {}
 
@@ -43,15 +43,15 @@ class RemotingClient:
         self.close()
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self.socket.close()
 
     def ask(self, header: RequestHeader, body: bytes = b"") -> Command:
-        """Send a request and return its response."""
+        """Send a request and return the response to it."""
         return self.response_to(self.send(Command(header.code, fields=to_fields(header), body=body)))
 
     def send(self, request: Command) -> int:
-        """Send a request with an opaque of its own; return that opaque, 0 for a one-way request."""
+        """Send a request and return the opaque that it got; 0 for a one-way request."""
         self._session.header_type = request.header_type
         fields, body = request.fields, bytes(request.body)
         if request.is_oneway:
@@ -63,23 +63,23 @@ class RemotingClient:
         return opaque
 
     def reply(self, request: Command, answer: Command) -> None:
-        """Respond to a request of the broker."""
+        """Send a response to a request of the broker."""
         self.socket.sendall(self._session.reply(request, replace(answer)))
 
     def response_to(self, opaque: int) -> Command:
-        """Wait for the response to a request."""
+        """Wait for the response with this opaque and return it."""
         while opaque not in self._answers:
             self._receive()
         return self._answers.pop(opaque)
 
     def next_request(self) -> Command:
-        """Wait for a request of the broker."""
+        """Wait for the broker's next request and return it."""
         while not self.requests:
             self._receive()
         return self.requests.popleft()
 
     def is_ended(self) -> bool:
-        """Wait until the other side closes; return False if it sends something instead."""
+        """Wait until the other side closes the connection; return False if it sends something instead."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
@@ -97,7 +97,7 @@ class RemotingClient:
 
 
 def pull_of(topic: str, offset: int = 0, *, queue_id: int = 0, wait_ms: int = 0) -> PullMessageRequestHeader:
-    """Return a pull of all messages of a queue, which may wait."""
+    """Return the header of a pull of all messages of a queue, which waits up to `wait_ms` for one."""
     return PullMessageRequestHeader(
         consumer_group="g",
         topic=topic,
@@ -113,7 +113,7 @@ def pull_of(topic: str, offset: int = 0, *, queue_id: int = 0, wait_ms: int = 0)
 
 
 def send_of(topic: str, properties: str = "", *, queue_id: int = 0, batch: bool = False) -> SendMessageRequestHeaderV2:
-    """Return a send to a queue."""
+    """Return the header of a send to a queue."""
     return SendMessageRequestHeaderV2(
         producer_group="p",
         topic=topic,

@@ -1,8 +1,8 @@
-"""Replay a recorded conversation and compare its responses.
+"""Replay a recorded conversation against the stub and compare the responses.
 
-Requests and responses pass in the recorded order, on as many connections, while the stub's clock follows the recorded
-times. Numbers that only the server knows (ids, addresses in its log) are translated: later requests carry what the stub
-returned instead of what was recorded.
+Requests and responses pass in the recorded order, on as many connections as recorded, while the stub's clock follows
+the recorded times. Ids and log addresses differ from the recorded ones: if a later request contains one, it is replaced
+by the one that the stub returned.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FREE_VALUES = frozenset(
 )
 _ID_DIGITS, _HOST_DIGITS = 32, 16
 _IGNORED = "ReqT"
-"""A mark of the recorded client that brokers ignore."""
+"""Header field that the recorded client adds and brokers ignore."""
 _KEYED_BY_NAMES = frozenset(
     "brokerAddrTable clusterAddrTable offsetTable subscriptionGroupTable subscriptionTable table".split()
 )
@@ -38,17 +38,17 @@ _PHYSICAL_REQUESTS = frozenset({33, 36})
 
 
 class ReplayClient(RemotingClient):
-    """One connection to the stub."""
+    """One connection of the replay to the stub."""
 
     def send_recorded(self, request: Command) -> int:
-        """Send a request as recorded; return when the stub has received it."""
+        """Send a recorded request, wait until the stub has received it, and return its opaque."""
         opaque = self.send(request)
         self.response_to(self.send(Command(RequestCode.GET_BROKER_CLUSTER_INFO)))
         return opaque
 
 
 class Player:
-    """Replays one conversation against a stub; `differences` holds the deviations by exchange number."""
+    """Replays one conversation against a stub; `differences` describes each deviating response, by exchange number."""
 
     def __init__(self, stub: StubBroker, exchanges: tuple[Exchange, ...]) -> None:
         self._stub = stub
@@ -61,7 +61,7 @@ class Player:
         self.differences: dict[int, str] = {}
 
     def play(self) -> dict[int, str]:
-        """Replay the whole conversation and return the differences."""
+        """Replay the whole conversation, and return the differences by exchange number."""
         try:
             for is_response, exchange in by_time(self._exchanges):
                 self._pass_time(exchange.response_ms or 0 if is_response else exchange.request_ms)
@@ -149,7 +149,7 @@ class Player:
             yield f"body {got[:400]!r} for {recorded[:400]!r}"
 
     def _store_place(self, kind: str, recorded: str, mine: str) -> None:
-        """Store the translation of an id and of the address in it."""
+        """Remember which id or address of the stub stands for a recorded one."""
         self._places[kind, recorded] = mine
         if kind == "id" and len(recorded) == len(mine) == _ID_DIGITS:
             physical = str(int(recorded[_HOST_DIGITS:], 16)), str(int(mine[_HOST_DIGITS:], 16))
@@ -164,7 +164,7 @@ class Player:
 
 
 def _facts(record: Record) -> tuple[Any, ...]:
-    """Return what must be equal of a message: all but places, times and the values that the broker adds."""
+    """Return the parts of a message that must equal the recorded ones: no ids, addresses, times or added values."""
     return (
         record.topic,
         record.queue_id,
@@ -189,7 +189,7 @@ def _without_mark(fields: dict[str, str] | None) -> dict[str, str]:
 
 
 def _shape(value: Any, name: str = "") -> Any:
-    """Return the names and types of a JSON value's members; of lists and tables only the first item counts."""
+    """Return the member names and types of a JSON value; of a list or table only the first item is described."""
     if isinstance(value, dict):
         if name in _KEYED_BY_NAMES:
             return {"*": _shape(next(iter(value.values()), None))}

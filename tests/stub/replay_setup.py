@@ -1,7 +1,7 @@
-"""Bring a stub into the state before a recorded conversation.
+"""Bring a stub into the state that the real server had before a recorded conversation.
 
-Most of it can be derived from the conversation: its topics and groups, the number of messages in a queue before the
-first response about it, and their contents. `_EXTRA` holds the rest.
+Most of the state is derived from the conversation: its topics and groups, the number of messages in a queue before the
+first response about it, and their contents. `_EXTRA` adds the rest by hand.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _GROUPS_THAT_ARE_ABSENT = ("gold_group_never_seen", "gold_never_seen", "gold_noh
 
 
 def prepare(stub: StubBroker, name: str, exchanges: tuple[Exchange, ...], folder: str = "") -> None:
-    """Bring a stub into the state before a conversation, and its clock to the conversation's start."""
+    """Bring a stub and its clock into the state at the start of the conversation `name`."""
 
     def act() -> None:
         broker = stub.state.brokers[0]
@@ -88,7 +88,7 @@ def _put_messages(broker: Broker, exchanges: tuple[Exchange, ...]) -> None:
 
 
 def _ends_before(exchanges: tuple[Exchange, ...]) -> dict[Queue, int]:
-    """Return the number of messages in each queue at the start, by the first response that shows it."""
+    """Return the maximum offset of each queue at the start, derived from the first response that shows it."""
     ends: dict[Queue, int] = {}
     sent: defaultdict[Queue, int] = defaultdict(int)
     for is_response, exchange in by_time(exchanges):
@@ -102,7 +102,7 @@ def _ends_before(exchanges: tuple[Exchange, ...]) -> dict[Queue, int]:
 
 
 def _end_shown(exchange: Exchange) -> int | None:
-    """Return the end of a queue that a response shows; messages in system topics count elsewhere."""
+    """Return the maximum offset that a response shows for its queue; None if it shows none."""
     if exchange.request.code in SENDS | REPLIES and exchange.response_field("msgId"):
         return 0 if exchange.is_in_system_topic else int(exchange.response_field("queueOffset") or 0)
     if exchange.request.code in PULLS and exchange.response_field("maxOffset"):

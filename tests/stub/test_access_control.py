@@ -21,12 +21,12 @@ SECRET = "12345678"
 
 
 def access(release: str) -> AccessControl:
-    """Return the access control of the recorded brokers, with one user."""
+    """Return the access control of a release with the one user that the recorded brokers had."""
     return AccessControl({"rocketmq": SECRET}, find_release(release))
 
 
 def refusal(release: str, command: Command) -> Command | None:
-    """Return code and remark of a refused request; None if it passes."""
+    """Return the response that refuses a request; None if access control accepts the request."""
     try:
         access(release).check(None, ClientRequest(command, RecordingChannel()))
     except Refusal as refused:
@@ -35,7 +35,7 @@ def refusal(release: str, command: Command) -> Command | None:
 
 
 def recorded(release: str, folder: str) -> list[Any]:
-    """Return the requests of the recorded authentication scenario, with their responses."""
+    """Return each request of the recorded authentication scenario, with its response."""
     lines = map(json.loads, (FRAMES / folder / "auth_failed.jsonl").read_text().splitlines())
     return [
         pytest.param(release, client, id=f"{release}-{client['seq']}")
@@ -46,7 +46,7 @@ def recorded(release: str, folder: str) -> list[Any]:
 
 @pytest.mark.parametrize(("release", "client"), [*recorded("5.3.3", ""), *recorded("4.9.7", "4.9.7")])
 def test_refuses_as_recorded(release: str, client: dict[str, Any]) -> None:
-    """Each refusal has the recorded code and remark, and what passed then passes now."""
+    """If a recorded request was refused, it is refused with the recorded code and remark; otherwise it is accepted."""
     command = decode_command(memoryview(base64.b64decode(client["request"]["frame_b64"])))
     refused = refusal(release, command)
     recorded_answer = client["response"]
@@ -69,7 +69,7 @@ def test_refuses_as_recorded(release: str, client: dict[str, Any]) -> None:
     ],
 )
 def test_an_unknown_user_is_named(release: str, code: ResponseCode, remark: str) -> None:
-    """An unknown user is refused by name, before the signature is checked."""
+    """If the access key is unknown, the refusal names it, whatever the signature is."""
     refused = refusal(release, Command(30, fields={"AccessKey": "stranger", "Signature": "x"}))
     assert refused and refused.code == code and remark in (refused.remark or "")
 
@@ -78,7 +78,7 @@ def test_an_unknown_user_is_named(release: str, code: ResponseCode, remark: str)
     ("release", "version", "passes"), [("5.3.3", 399, True), ("5.3.3", 400, False), ("4.9.7", 400, True)]
 )
 def test_the_query_flag_is_signed_by_new_clients_of_new_brokers_only(release: str, version: int, passes: bool) -> None:
-    """Old clients add the flag of a query by unique key after signing, so brokers leave it out for them."""
+    """The flag of a query by unique key is part of the signed content for 5.x brokers and clients after 4.9.3 only."""
     content = b"rocketmqkT"
     fields = {"AccessKey": "rocketmq", "key": "k", "topic": "T", "_UNIQUE_KEY_QUERY": "true"}
     command = Command(12, fields={**fields, "Signature": sign(SECRET, content)}, version=version)
@@ -86,12 +86,12 @@ def test_the_query_flag_is_signed_by_new_clients_of_new_brokers_only(release: st
 
 
 def test_the_documented_signatures() -> None:
-    """The worked examples of the protocol, one with a security token and a body, give the same signature."""
+    """For the protocol's worked examples, one with a security token and a body, `sign` returns their signatures."""
     body = b'{"clientID":"10.0.0.9@1","consumerDataSet":[],"producerDataSet":[{"groupName":"PG"}]}'
     assert sign(SECRET, b"RocketMQbroker-a0TopicTest") == "IhyIdx+reFuLYFEsxDFac/vPgKU="
     assert sign(SECRET, b"RocketMQtok" + body) == "1XmQucxC/ifaQKkhgz+u9cHnYjs="
 
 
 def test_secrets_are_not_shown() -> None:
-    """The repr of the access control contains no secret."""
+    """The repr of the access control does not contain the users' secrets."""
     assert SECRET not in repr(access("5.3.3"))

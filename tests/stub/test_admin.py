@@ -74,7 +74,7 @@ def beat(
     without_sub: bool = False,
     channel: RecordingChannel | None = None,
 ) -> Command:
-    """Send a heartbeat of a client that consumes T for group g and produces for group p."""
+    """Send a heartbeat of a client that consumes T in group g and produces in group p; return the response."""
     consumer = ConsumerData(
         group_name="g",
         consume_type="CONSUME_PASSIVELY",
@@ -94,7 +94,7 @@ def beat(
 
 @pytest.fixture
 def direct() -> DirectBroker:
-    """A 5.3.3 broker with a topic of two queues."""
+    """Return a 5.3.3 broker that has topic T with two queues."""
     made = DirectBroker()
     made.broker.topics.find_or_create("T", 2)
     return made
@@ -104,14 +104,14 @@ def direct() -> DirectBroker:
 
 
 def test_a_heartbeat_makes_the_retry_topic(direct: DirectBroker) -> None:
-    """The retry topic gets one readable and writable queue."""
+    """A heartbeat creates the group's retry topic, with one readable and writable queue."""
     assert beat(direct).fields == {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
     config = direct.broker.topics.find("%RETRY%g")
     assert config and (config.read_queue_nums, config.write_queue_nums, config.perm) == (1, 1, 6)
 
 
 def test_a_fingerprint_says_whether_subscriptions_changed(direct: DirectBroker) -> None:
-    """Only a fingerprint that differs from the last one reports a change; omitted subscriptions stay."""
+    """A heartbeat reports a change only if its fingerprint differs from the last one; omitted subscriptions stay."""
     marks = [beat(direct, fingerprint=mark).fields for mark in (7, 7, 8)]
     assert [mark["IS_SUB_CHANGE"] for mark in marks if mark] == ["false", "false", "true"]
     beat(direct, fingerprint=8, without_sub=True)
@@ -119,7 +119,7 @@ def test_a_fingerprint_says_whether_subscriptions_changed(direct: DirectBroker) 
 
 
 def test_4_9_7_reads_no_fingerprint() -> None:
-    """A 4.9.7 broker responds without fields and takes omitted subscriptions for none."""
+    """A 4.9.7 broker responds without fields, and a heartbeat that omits subscriptions removes them."""
     direct = DirectBroker("4.9.7")
     assert beat(direct, fingerprint=7).fields is None
     beat(direct, fingerprint=7, without_sub=True)
@@ -127,7 +127,7 @@ def test_4_9_7_reads_no_fingerprint() -> None:
 
 
 def test_a_group_that_is_not_allowed_is_not_registered() -> None:
-    """5.x ignores the heartbeat silently, 4.9.7 registers the group all the same."""
+    """If a group may not be created, 5.x ignores its heartbeat silently, and 4.9.7 still registers its members."""
     for release, members in (("5.3.3", []), ("4.9.7", ["c1"])):
         direct = DirectBroker(release, auto_create_groups=False)
         assert beat(direct).code == ResponseCode.SUCCESS
@@ -136,7 +136,7 @@ def test_a_group_that_is_not_allowed_is_not_registered() -> None:
 
 
 def test_members_are_listed_until_they_leave(direct: DirectBroker) -> None:
-    """The list of a group without members is an error."""
+    """The member list has each client until it unregisters; for a group without members it is an error."""
     header = GetConsumerListByGroupRequestHeader(consumer_group="g")
     beat(direct)
     beat(direct, "c2", channel=RecordingChannel())
@@ -154,14 +154,14 @@ def test_members_are_listed_until_they_leave(direct: DirectBroker) -> None:
     [("a > 3", "SQL92", 0), ("a > > 3", "SQL92", 23), ("a > 3", "SQL93", 23), ("x", "TAG", 0)],
 )
 def test_expressions_are_checked(direct: DirectBroker, expression: str, kind: str, code: int) -> None:
-    """An expression that does not compile is refused with the reason."""
+    """If an expression does not compile, the check of a client's subscription is refused with the reason."""
     subscription = build_subscription("T", expression, expression_type=kind)
     body = CheckClientRequestBody(client_id="c", group="g", subscription_data=subscription)
     assert direct.ask(CheckClientConfigRequestHeader(), body).code == code
 
 
 def test_sql_can_be_off() -> None:
-    """Without the setting, the default of a real broker, SQL92 is refused."""
+    """If SQL92 is off, which is a real broker's default, the check of a SQL92 subscription is refused."""
     direct = DirectBroker(property_filter=False)
     subscription = build_subscription("T", "a > 3", expression_type="SQL92")
     body = CheckClientRequestBody(client_id="c", group="g", subscription_data=subscription)
@@ -169,7 +169,7 @@ def test_sql_can_be_off() -> None:
 
 
 def test_locks_are_taken_and_given_back(direct: DirectBroker) -> None:
-    """The response names exactly the queues that the client holds."""
+    """The response to a lock request names exactly the queues that the client then holds."""
 
     def lock(client_id: str) -> tuple[MessageQueue, ...]:
         body = LockBatchRequestBody(consumer_group="g", client_id=client_id, mq_set=(Q1, Q0))
@@ -185,7 +185,7 @@ def test_locks_are_taken_and_given_back(direct: DirectBroker) -> None:
 
 
 def test_groups_are_made_read_and_deleted(direct: DirectBroker) -> None:
-    """A deletion may include the offsets; a query creates the group again."""
+    """A group's deletion may include its offsets, and a later query creates the group again."""
     direct.ask(UpdateSubscriptionGroupRequestHeader(), SubscriptionGroupConfig(group_name="g", retry_max_times=3))
     get = GetSubscriptionGroupConfigRequestHeader(group="g")
     assert decode_body(SubscriptionGroupConfig, direct.ask(get).body).retry_max_times == 3
@@ -196,21 +196,21 @@ def test_groups_are_made_read_and_deleted(direct: DirectBroker) -> None:
 
 
 def test_all_groups_are_listed(direct: DirectBroker) -> None:
-    """The list contains the system groups, too."""
+    """The list of all groups contains the created groups and the system groups."""
     wrapper = decode_body(SubscriptionGroupWrapper, direct.ask(GetAllSubscriptionGroupRequestHeader()).body)
     assert {"TOOLS_CONSUMER", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS"} < wrapper.subscription_group_table.keys()
     assert not wrapper.subscription_group_table["CID_ONSAPI_OWNER"].consume_message_orderly
 
 
 def test_a_group_without_auto_creation_is_not_found() -> None:
-    """Without auto-creation a query does not create the group."""
+    """If auto-creation is off, a query for a missing group is refused and does not create the group."""
     direct = DirectBroker(auto_create_groups=False)
     refused = direct.ask(GetSubscriptionGroupConfigRequestHeader(group="g"))
     assert (refused.code, refused.remark) == (26, "No group in this broker")
 
 
 def test_connections_are_described(direct: DirectBroker) -> None:
-    """Consumers come with their subscriptions, producers without; an absent group is an error."""
+    """Consumers are described with their subscriptions and producers without; for an absent group it is an error."""
     beat(direct)
     consumers = direct.ask(GetConsumerConnectionListRequestHeader(consumer_group="g"))
     described = decode_body(ConsumerConnection, consumers.body)
@@ -225,7 +225,7 @@ def test_connections_are_described(direct: DirectBroker) -> None:
 
 @pytest.mark.parametrize(("release", "groups"), [("5.3.3", {"old", "T"}), ("4.9.7", {"old", "g"})])
 def test_who_consumes_a_topic(release: str, groups: set[str]) -> None:
-    """Groups with offsets are listed; 4.9.7 adds live subscribers, 5.3.3 by a flaw the topic's own name."""
+    """Groups with offsets in the topic are listed; 4.9.7 adds subscribers, 5.3.3 by a defect the topic's own name."""
     direct = DirectBroker(release)
     beat(direct)
     direct.broker.offsets.commit("old", "T", 0, 1)
@@ -236,7 +236,7 @@ def test_who_consumes_a_topic(release: str, groups: set[str]) -> None:
 
 
 def test_consume_stats_tell_where_a_group_stands(direct: DirectBroker) -> None:
-    """The statistics cover each queue of the topics with offsets, or of the requested topic."""
+    """A group's statistics have each queue of the topics in which it has offsets, or of the requested topic."""
     stored = [direct.put() for _ in range(3)]
     direct.broker.offsets.commit("g", "T", 0, 2)
     direct.broker.offsets.record_pull("g", "T", 0, 3)
@@ -250,7 +250,7 @@ def test_consume_stats_tell_where_a_group_stands(direct: DirectBroker) -> None:
 
 
 def test_consume_stats_leave_out_what_members_do_not_subscribe(direct: DirectBroker) -> None:
-    """Topics that are listed by name are included all the same."""
+    """Topics to which no member subscribes are left out of a group's statistics, unless the request lists them."""
     direct.broker.topics.find_or_create("U", 1)
     beat(direct)
     for topic in ("T", "U"):
@@ -262,7 +262,7 @@ def test_consume_stats_leave_out_what_members_do_not_subscribe(direct: DirectBro
 
 
 def test_time_spans_tell_the_delay(direct: DirectBroker) -> None:
-    """The delay counts from the next message to consume until now."""
+    """The delay of a queue is the age of the next message that the group will consume."""
     first = direct.put()
     direct.clock.advance(1_000)
     second = direct.put()
@@ -280,18 +280,18 @@ def test_time_spans_tell_the_delay(direct: DirectBroker) -> None:
 
 
 def reset(direct: DirectBroker, **change: Any) -> Command:
-    """Reset group g in topic T."""
+    """Send a request that resets group g in topic T, and return the response."""
     fields: dict[str, Any] = {"topic": "T", "group": "g", "timestamp": -1, "is_force": True, **change}
     return direct.ask(ResetOffsetRequestHeader(**fields))
 
 
 def moved(answered: Command) -> dict[MessageQueue, int]:
-    """Return the offsets that a response to a reset contains."""
+    """Return the offsets, by queue, in the response to a reset."""
     return decode_body(ResetOffsetBody, answered.body).offset_table
 
 
 def test_the_broker_moves_a_group_itself(direct: DirectBroker) -> None:
-    """Until the next pull, queries return the reset offset and commits are ignored."""
+    """After a reset at 5.x, queries return the reset offset and commits are ignored until the next pull."""
     first = direct.put()
     direct.put()
     direct.broker.group_configs.find("g")
@@ -305,7 +305,7 @@ def test_the_broker_moves_a_group_itself(direct: DirectBroker) -> None:
 
 
 def test_an_impossible_reset_is_refused(direct: DirectBroker) -> None:
-    """An unknown topic or group, and an offset more than one past the end, are refused."""
+    """A reset of an unknown topic or group, or to an offset more than one past the end, is refused."""
     assert reset(direct, topic="nope").code == ResponseCode.TOPIC_NOT_EXIST
     assert reset(direct).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     direct.broker.group_configs.find("g")
@@ -318,7 +318,7 @@ def test_an_impossible_reset_is_refused(direct: DirectBroker) -> None:
 
 
 def test_4_9_7_notifies_the_members() -> None:
-    """The members reset themselves; without force only backwards."""
+    """At 4.9.7 a reset notifies the members, which reset themselves; without force, offsets only move backwards."""
     direct = DirectBroker("4.9.7")
     direct.broker.topics.find_or_create("T", 1)
     direct.put()
@@ -341,7 +341,7 @@ def test_4_9_7_notifies_the_members() -> None:
 
 
 def test_delay_offsets_are_told(direct: DirectBroker) -> None:
-    """The offsets come by level, with bare numbers as keys."""
+    """The offsets of delayed messages are returned by level, with keys that are not quoted."""
     direct.put(DELAY="2")
     direct.clock.advance(5_000)
     text = bytes(direct.ask(GetAllDelayOffsetRequestHeader()).body).decode()
@@ -349,7 +349,7 @@ def test_delay_offsets_are_told(direct: DirectBroker) -> None:
 
 
 def test_the_configuration_is_shown_and_changed(direct: DirectBroker) -> None:
-    """Settings have a broker's own names; unknown ones are stored."""
+    """Settings are shown and changed under RocketMQ's names, and unknown settings are stored."""
 
     def shown() -> dict[str, str]:
         answered = direct.ask(GetBrokerConfigRequestHeader())
@@ -365,7 +365,7 @@ def test_the_configuration_is_shown_and_changed(direct: DirectBroker) -> None:
 
 
 def test_a_broken_number_changes_nothing(direct: DirectBroker) -> None:
-    """A malformed number is no error, as at a real broker; a forbidden setting is one."""
+    """A malformed number in a change of settings is ignored, and a forbidden setting is refused."""
     known = direct.broker.settings.max_message_bytes
 
     broken = direct.ask(UpdateBrokerConfigRequestHeader(), b"maxMessageSize=much\nbrokerPermission=all")
@@ -376,7 +376,7 @@ def test_a_broken_number_changes_nothing(direct: DirectBroker) -> None:
 
 
 def test_runtime_info_names_the_release_and_counts_messages(direct: DirectBroker) -> None:
-    """The statistics name the release and count the messages."""
+    """The broker's statistics contain its release and the number of its messages."""
 
     def figures() -> dict[str, str]:
         return decode_body(KVTable, direct.ask(GetBrokerRuntimeInfoRequestHeader()).body).table
@@ -395,7 +395,7 @@ def test_runtime_info_names_the_release_and_counts_messages(direct: DirectBroker
 
 
 def test_running_info_is_asked_of_the_consumer(direct: DirectBroker) -> None:
-    """The consumer's response is forwarded unchanged."""
+    """A request for running information is forwarded to the consumer, and its response is returned unchanged."""
     consumer = RecordingChannel()
     beat(direct, channel=consumer)
     header = GetConsumerRunningInfoRequestHeader(consumer_group="g", client_id="c1", jstack_enable=False)
@@ -408,7 +408,7 @@ def test_running_info_is_asked_of_the_consumer(direct: DirectBroker) -> None:
 
 
 def test_a_consumer_that_keeps_silent_is_a_timeout(direct: DirectBroker) -> None:
-    """A consumer that does not respond is a timeout; an absent one is an error at once."""
+    """If the consumer does not respond, the result is a timeout; if it is not connected, it is an error at once."""
     consumer = RecordingChannel()
     beat(direct, channel=consumer)
     direct.ask(GetConsumerRunningInfoRequestHeader(consumer_group="g", client_id="c1"))
@@ -420,7 +420,7 @@ def test_a_consumer_that_keeps_silent_is_a_timeout(direct: DirectBroker) -> None
 
 @pytest.mark.parametrize(("release", "flags"), [("5.3.3", (0, 0)), ("4.9.7", (None, None))])
 def test_a_message_is_consumed_on_demand(release: str, flags: tuple[int | None, int | None]) -> None:
-    """The consumer gets the message as stored, the broker's name and, from 5.x, the system flags."""
+    """The consumer gets the stored message and the broker's name, and at 5.x also the system flags."""
     direct = DirectBroker(release)
     direct.broker.topics.find_or_create("T", 1)
     stored = direct.put(body=b"now")
@@ -437,13 +437,13 @@ def test_a_message_is_consumed_on_demand(release: str, flags: tuple[int | None, 
 
 @pytest.mark.parametrize("message_id", ["zz", "7F00000100002A9F000000000098967F"])
 def test_a_message_that_is_not_there_cannot_be_consumed(direct: DirectBroker, message_id: str) -> None:
-    """A malformed id and an address without a record are refused."""
+    """A malformed message id, or one whose address has no record, is refused."""
     header = ConsumeMessageDirectlyResultRequestHeader(consumer_group="g", client_id="c1", msg_id=message_id)
     assert direct.ask(header).code == ResponseCode.SYSTEM_ERROR
 
 
 def test_a_client_in_an_unknown_language_is_described(direct: DirectBroker) -> None:
-    """The version of such a client is listed all the same."""
+    """If a client's language code is unknown, the client's version is still listed."""
     direct.broker.producer_groups.heartbeat(Member(direct.channel, "c", None, 409), "p")
     body = direct.ask(GetProducerConnectionListRequestHeader(producer_group="p")).body
     (connection,) = decode_body(ProducerConnection, body).connection_set

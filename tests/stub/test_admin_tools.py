@@ -1,4 +1,4 @@
-"""Tests of the handlers that mqadmin uses, at broker and name server."""
+"""Tests of the broker's and the name server's handlers for the requests of mqadmin."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def direct() -> DirectBroker:
 
 
 def ask(direct: DirectBroker, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Command:
-    """Return the broker's response to a raw request."""
+    """Send a request code with these fields to the broker, and return the response."""
     return serve(
         Dispatcher("broker-a", direct.broker, BROKER_HANDLERS, direct.broker.settings, FaultScript()),
         code,
@@ -49,7 +49,7 @@ def ask(direct: DirectBroker, code: int, fields: dict[str, str] | None = None, b
 def ask_name_server(
     direct: DirectBroker, code: int, fields: dict[str, str] | None = None, body: bytes = b""
 ) -> Command:
-    """Return the name server's response to a raw request."""
+    """Send a request code with these fields to the name server, and return the response."""
     cluster = direct.broker.cluster
     return serve(
         Dispatcher("name server", cluster, NAME_SERVER_HANDLERS, cluster.settings, FaultScript()), code, fields, body
@@ -57,14 +57,14 @@ def ask_name_server(
 
 
 def serve(dispatcher: Dispatcher[Any], code: int, fields: dict[str, str] | None, body: bytes) -> Command:
-    """Return a dispatcher's response."""
+    """Send a request to a dispatcher, and return the response."""
     channel = RecordingChannel()
     dispatcher.serve(Command(code, fields=fields, body=body, version=479), channel)
     return channel.replies[0]
 
 
 def join(direct: DirectBroker, client_id: str) -> RecordingChannel:
-    """Register a client as consumer of T in group g."""
+    """Register a client as consumer of T in group g, and return its channel."""
     channel = RecordingChannel()
     data = ConsumerData(
         group_name="g",
@@ -81,7 +81,7 @@ def join(direct: DirectBroker, client_id: str) -> RecordingChannel:
 
 
 def test_offsets_are_cloned(direct: DirectBroker) -> None:
-    """A group gets another group's offset."""
+    """After a clone request, the second group has the committed offset of the first."""
     direct.broker.offsets.commit("g", "T", 0, 3)
 
     ask(direct, AdminCode.CLONE_GROUP_OFFSET, {"srcGroup": "g", "destGroup": "h", "topic": "T"})
@@ -90,7 +90,7 @@ def test_offsets_are_cloned(direct: DirectBroker) -> None:
 
 
 def test_a_groups_subscription_is_told(direct: DirectBroker) -> None:
-    """The response holds the members' subscription, or none for a topic without subscribers."""
+    """The response has the group's subscription to the topic, or none if no member subscribes to it."""
     join(direct, "c1")
 
     known = json.loads(bytes(ask(direct, 345, {"group": "g", "topic": "T"}).body))
@@ -101,7 +101,7 @@ def test_a_groups_subscription_is_told(direct: DirectBroker) -> None:
 
 
 def test_every_groups_progress_is_told(direct: DirectBroker) -> None:
-    """The statistics contain the lag of all groups together."""
+    """The statistics have the offsets of each group, and the sum of the lags of all groups."""
     direct.broker.group_configs.find("g")
     direct.broker.offsets.commit("g", "T", 0, 3)
 
@@ -113,7 +113,7 @@ def test_every_groups_progress_is_told(direct: DirectBroker) -> None:
 
 
 def test_queues_a_group_has_not_begun_count(direct: DirectBroker) -> None:
-    """A queue without an offset counts from its beginning, in every topic where the group has an offset."""
+    """In a topic where a group has any offset, a queue without one counts with its whole length as lag."""
     direct.broker.topics.find_or_create("T", 2)
     direct.broker.group_configs.find("g")
     direct.broker.offsets.commit("g", "T", 1, 0)
@@ -124,7 +124,7 @@ def test_queues_a_group_has_not_begun_count(direct: DirectBroker) -> None:
 
 
 def test_progress_in_ordered_topics_only(direct: DirectBroker) -> None:
-    """On request the statistics cover ordered topics only."""
+    """If the request asks for ordered topics, other topics are left out of the statistics."""
     direct.broker.group_configs.find("g")
     direct.broker.offsets.commit("g", "T", 0, 3)
 
@@ -134,7 +134,7 @@ def test_progress_in_ordered_topics_only(direct: DirectBroker) -> None:
 
 
 def test_several_groups_are_made(direct: DirectBroker) -> None:
-    """Groups are created up to the first refused one; 5.3.3 knows no attribute of groups."""
+    """If one group of a list is refused, the groups before it are created and the ones after it are not."""
     named = {"groupConfigList": [{"groupName": "a", "retryMaxTimes": 3}]}
     odd = {"groupConfigList": [{"groupName": "b"}, {"groupName": "c", "attributes": {"+x": "1"}}, {"groupName": "d"}]}
     code = AdminCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
@@ -152,7 +152,7 @@ def test_several_groups_are_made(direct: DirectBroker) -> None:
     [("-x", "attempt to delete a nonexistent key: x"), ("x", "attempt to delete a nonexistent key: ")],
 )
 def test_a_group_has_no_attribute_to_delete(direct: DirectBroker, attribute: str, fault: str) -> None:
-    """The deletion is refused with and without the sign."""
+    """The deletion of a group's attribute is refused, whether its name has a minus sign or not."""
     direct.broker.group_configs.find("g")
 
     body = json.dumps({"groupName": "g", "attributes": {attribute: ""}}).encode()
@@ -161,7 +161,7 @@ def test_a_group_has_no_attribute_to_delete(direct: DirectBroker, attribute: str
 
 
 def test_members_are_asked_how_far_they_are(direct: DirectBroker) -> None:
-    """The response waits for all members; one that does not respond has no offsets."""
+    """The response waits for all members, and a member that does not respond has no offsets in it."""
     members = join(direct, "c1"), join(direct, "c2")
     call = ClientRequest(
         Command(AdminCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, fields={"topic": "T", "group": "g"}), direct.channel
@@ -178,14 +178,14 @@ def test_members_are_asked_how_far_they_are(direct: DirectBroker) -> None:
 
 
 def test_nobody_to_ask_is_an_error(direct: DirectBroker) -> None:
-    """The error names the group."""
+    """If a group has no members, a request for their offsets is an error that names the group."""
     answer = ask(direct, AdminCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, {"topic": "T", "group": "g"})
 
     assert (answer.code, "[g]" in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
 
 
 def test_producers_are_listed(direct: DirectBroker) -> None:
-    """Each producer is listed by group, with its client id, language and address."""
+    """All producers are listed by group, with client id, language and address."""
     member = Member(direct.channel, "c1", LanguageCode.JAVA, 479)
     direct.broker.producer_groups.heartbeat(member, "p")
 
@@ -196,7 +196,7 @@ def test_producers_are_listed(direct: DirectBroker) -> None:
 
 
 def test_a_request_mode_is_accepted(direct: DirectBroker) -> None:
-    """A request mode is accepted for a topic, and refused for a retry topic."""
+    """A request mode is accepted for a topic and refused for a retry topic."""
     mode = {"topic": "T", "consumerGroup": "g", "mode": "PULL", "popShareQueueNum": 0}
 
     assert ask(direct, RequestCode.SET_MESSAGE_REQUEST_MODE, None, json.dumps(mode).encode()).code == 0
@@ -206,7 +206,7 @@ def test_a_request_mode_is_accepted(direct: DirectBroker) -> None:
 
 
 def test_a_consume_queue_is_shown(direct: DirectBroker) -> None:
-    """The response holds entries and bounds, and the named group's subscription."""
+    """The response has the queue's entries and bounds, and the subscription of the group that the request names."""
     join(direct, "c1")
     fields = {"topic": "T", "queueId": "0", "index": "3", "count": "9"}
 
@@ -226,7 +226,7 @@ def test_a_consume_queue_is_shown(direct: DirectBroker) -> None:
 def test_a_consume_queue_that_has_nothing_there(
     direct: DirectBroker, queue_id: str, index: str, code: int, remark: str
 ) -> None:
-    """A missing queue is an error, a missing entry is not."""
+    """A query for a missing queue is an error; a query for a missing entry is a success with a remark."""
     fields = {"topic": "T", "queueId": queue_id, "index": index, "count": "1"}
     answer = ask(direct, RequestCode.QUERY_CONSUME_QUEUE, fields)
 
@@ -234,7 +234,7 @@ def test_a_consume_queue_that_has_nothing_there(
 
 
 def test_figures_of_a_topic(direct: DirectBroker) -> None:
-    """An existing topic has statistics with zero rates; an unknown one is an error."""
+    """An existing topic has statistics whose rates are zero; for an unknown topic the request is an error."""
     known = ask(direct, AdminCode.VIEW_BROKER_STATS_DATA, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "T"})
     unknown = ask(direct, AdminCode.VIEW_BROKER_STATS_DATA, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "U"})
 
@@ -247,14 +247,14 @@ def test_figures_of_a_topic(direct: DirectBroker) -> None:
 
 @pytest.mark.parametrize(("mode", "code"), [("0", 0), ("1", 0), ("7", 29), (None, 1)])
 def test_read_ahead_modes_are_checked(direct: DirectBroker, mode: str | None, code: int) -> None:
-    """Modes 0 and 1 are accepted; others, and none, are refused."""
+    """Read-ahead modes 0 and 1 are accepted; another mode, or a missing one, is refused."""
     fields = {} if mode is None else {"READ_AHEAD_MODE": mode}
 
     assert ask(direct, AdminCode.SET_COMMITLOG_READ_MODE, fields).code == code
 
 
 def test_replication_is_shown() -> None:
-    """A master lists its slaves, a slave lists none."""
+    """The response of a master lists its slaves, and that of a slave lists none."""
     with StubCluster(slaves=1, topics={"T": 1}) as stub:
         stub.put("T", b"x")
         master, slave = (
@@ -283,7 +283,7 @@ def test_replication_is_shown() -> None:
     ],
 )
 def test_upkeep_without_effect(direct: DirectBroker, code: int, answered: int) -> None:
-    """The responses are those of a broker without disk limits, pops, RocksDB and controller."""
+    """The responses to upkeep requests are those of a broker without disk limits, pops, RocksDB and controller."""
     assert ask(direct, code).code == answered
 
 
@@ -291,7 +291,7 @@ def test_upkeep_without_effect(direct: DirectBroker, code: int, answered: int) -
 
 
 def route(direct: DirectBroker, version: int = 479) -> Command:
-    """Return the response to a route request for T."""
+    """Return the name server's response to a route request for T by a client of this version."""
     cluster, channel = direct.broker.cluster, RecordingChannel()
     dispatcher = Dispatcher("name server", cluster, NAME_SERVER_HANDLERS, cluster.settings, FaultScript())
     dispatcher.serve(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={"topic": "T"}, version=version), channel)
@@ -299,13 +299,13 @@ def route(direct: DirectBroker, version: int = 479) -> Command:
 
 
 def test_old_clients_get_bare_numbers_for_keys(direct: DirectBroker) -> None:
-    """Newer clients get standard JSON."""
+    """In a route for an old client integer keys are not quoted; a newer client gets standard JSON."""
     assert b'{0:"127.0.0.1:10911"}' in route(direct, version=399).body
     assert json.loads(bytes(route(direct).body))["brokerDatas"][0]["brokerAddrs"] == {"0": "127.0.0.1:10911"}
 
 
 def test_a_topic_the_name_server_forgot_comes_back(direct: DirectBroker) -> None:
-    """A broker that still has the topic registers it at its next change, or after half a minute."""
+    """A topic deleted at the name server returns when a broker's topics change, or after half a minute."""
     for bring_back in (lambda: direct.clock.advance(30_000), lambda: direct.broker.topics.find_or_create("U", 1)):
         ask_name_server(direct, RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "T"})
         assert route(direct).code == ResponseCode.TOPIC_NOT_EXIST
@@ -316,7 +316,7 @@ def test_a_topic_the_name_server_forgot_comes_back(direct: DirectBroker) -> None
 
 
 def test_a_broker_can_be_shown_as_not_to_be_written_to(direct: DirectBroker) -> None:
-    """The permission changes and changes back; the response counts the broker's topics."""
+    """The write permission of a broker's topics can be removed and restored; responses count the topics."""
 
     def permission() -> int:
         perm: int = json.loads(bytes(route(direct).body))["queueDatas"][0]["perm"]
@@ -330,7 +330,7 @@ def test_a_broker_can_be_shown_as_not_to_be_written_to(direct: DirectBroker) -> 
 
 
 def test_the_name_servers_settings_are_remembered(direct: DirectBroker) -> None:
-    """Settings are lines of text; paths of files are refused."""
+    """Settings of the name server are stored and returned as lines of text, and paths of files are refused."""
     ask_name_server(direct, RequestCode.UPDATE_NAMESRV_CONFIG, body=b"a=b\nc = d\n")
     forbidden = ask_name_server(direct, RequestCode.UPDATE_NAMESRV_CONFIG, body=b"kvConfigPath=x\n")
 
@@ -341,7 +341,7 @@ def test_the_name_servers_settings_are_remembered(direct: DirectBroker) -> None:
 
 
 def test_order_configuration_is_in_routes_if_it_is_switched_on() -> None:
-    """With the setting, routes carry the order configuration, as at a real name server."""
+    """If the setting is on, routes contain the order configuration, as at a real name server."""
     for is_on, expected in ((True, "broker-a:1"), (False, None)):
         direct = DirectBroker(order_topics=is_on)
         direct.broker.cluster.brokers.append(direct.broker)
@@ -354,7 +354,7 @@ def test_order_configuration_is_in_routes_if_it_is_switched_on() -> None:
 
 
 def test_unknown_clusters_have_no_topics(direct: DirectBroker) -> None:
-    """Only the stub's own cluster has topics."""
+    """A request for a cluster's topics returns none unless it names the stub's own cluster."""
     ours = fastjson.parse(
         ask_name_server(direct, RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "DefaultCluster"}).body
     )
@@ -369,7 +369,7 @@ def test_unknown_clusters_have_no_topics(direct: DirectBroker) -> None:
 
 
 def create(direct: DirectBroker, **changes: str) -> Command:
-    """Create or change a topic."""
+    """Send a request that creates or changes a topic, and return the response."""
     plain = {
         "topic": "N",
         "defaultTopic": "TBW102",
@@ -383,13 +383,13 @@ def create(direct: DirectBroker, **changes: str) -> Command:
 
 
 def attributes(direct: DirectBroker) -> dict[str, str] | None:
-    """Return the attributes of topic N."""
+    """Return the attributes of the topic N at the broker."""
     config = direct.broker.topics.find("N")
     return config.attributes if config else None
 
 
 def test_attributes_are_added_and_taken_away(direct: DirectBroker) -> None:
-    """A change names only the attributes that change."""
+    """A topic's change keeps all attributes that it does not mention."""
     create(direct, attributes="+message.type=FIFO,+reserve.time=5")
     create(direct, attributes="-message.type")
 
@@ -409,7 +409,7 @@ def test_attributes_are_added_and_taken_away(direct: DirectBroker) -> None:
     ],
 )
 def test_illegal_attributes_are_refused(direct: DirectBroker, changes: dict[str, str], remark: str) -> None:
-    """A refused attribute prevents the topic's creation."""
+    """If a change of attributes is illegal, the request is refused and the topic is not created."""
     answer = create(direct, **changes)
 
     assert (answer.code, answer.remark, attributes(direct)) == (ResponseCode.SYSTEM_ERROR, remark, None)
@@ -417,20 +417,20 @@ def test_illegal_attributes_are_refused(direct: DirectBroker, changes: dict[str,
 
 @pytest.mark.parametrize("topic", ["broker-a", "TBW102", "rmq_sys_x", "a b"])
 def test_topics_of_the_broker_itself_are_left_alone(direct: DirectBroker, topic: str) -> None:
-    """System topics and illegal names can be neither changed nor deleted."""
+    """Requests to change or delete a system topic, or one with an illegal name, are refused."""
     assert create(direct, topic=topic).code == ResponseCode.INVALID_PARAMETER
     assert ask(direct, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}).code == ResponseCode.INVALID_PARAMETER
 
 
 def test_a_topic_of_an_unknown_kind_is_refused(direct: DirectBroker) -> None:
-    """The filter type must be one of the two known ones."""
+    """A topic is refused unless its filter type is one of the two that brokers know."""
     answer = create(direct, topicFilterType="HUH")
 
     assert (answer.code, "topicFilterType = [HUH] value invalid" in (answer.remark or "")) == (1, True)
 
 
 def test_all_topics_are_described(direct: DirectBroker) -> None:
-    """The list contains the system topics; their names can also be queried alone."""
+    """The list of all topics contains the system topics, whose names can also be requested alone."""
     every = fastjson.parse(ask(direct, RequestCode.GET_ALL_TOPIC_CONFIG).body)["topicConfigTable"]
     system = fastjson.parse(ask(direct, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER).body)["topicList"]
 
@@ -441,7 +441,7 @@ def test_all_topics_are_described(direct: DirectBroker) -> None:
 
 @pytest.mark.parametrize(("left_out", "remark"), [("queueId", "QueueId"), ("commitOffset", "Offset")])
 def test_a_commit_without_a_number_is_refused(direct: DirectBroker, left_out: str, remark: str) -> None:
-    """5.x names the missing number."""
+    """If a commit lacks its queue id or offset, 5.x refuses it with a remark that names the missing number."""
     fields = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "1"}
     del fields[left_out]
 
@@ -451,7 +451,7 @@ def test_a_commit_without_a_number_is_refused(direct: DirectBroker, left_out: st
 
 
 def test_several_topics_are_made_or_none(direct: DirectBroker) -> None:
-    """One illegal name refuses the whole list."""
+    """If one name of a list is illegal, no topic of the list is created."""
     good, bad = {"topicName": "L1"}, {"topicName": "L 2"}
     refused = ask(
         direct, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, json.dumps({"topicConfigList": [good, bad]}).encode()
@@ -464,7 +464,7 @@ def test_several_topics_are_made_or_none(direct: DirectBroker) -> None:
 
 
 def test_messages_are_found_by_key_up_to_a_number(direct: DirectBroker) -> None:
-    """The response holds the latest messages, in the order of arrival."""
+    """If more messages have the key than requested, the latest are returned, in the order of arrival."""
     for number in range(4):
         direct.put(KEYS="k", body=b"%d" % number)
     fields = {"topic": "T", "key": "k", "maxNum": "2", "beginTimestamp": "0", "endTimestamp": str(2**60)}
@@ -475,7 +475,7 @@ def test_messages_are_found_by_key_up_to_a_number(direct: DirectBroker) -> None:
 
 
 def test_all_offsets_are_told(direct: DirectBroker) -> None:
-    """The response has bare numbers as keys, like the broker's file."""
+    """The response has the offsets of all groups, with keys that are not quoted, as in the broker's file."""
     direct.broker.offsets.commit("g", "T", 0, 3)
 
     assert b'"offsetTable":{"T@g":{0:3}}' in ask(direct, RequestCode.GET_ALL_CONSUMER_OFFSET).body

@@ -27,7 +27,7 @@ def join(client: RemotingClient, client_id: str) -> None:
 
 
 def share(client: RemotingClient, **query: str) -> list[tuple[str, int]] | None:
-    """Return the assigned queues, by broker and id; None for an empty response."""
+    """Return the (broker, queue id) pairs that the broker assigns; None if the response is empty."""
     usual = {"topic": "T", "consumerGroup": "g", "strategyName": "AVG", "messageModel": "CLUSTERING"}
     answer = client.ask(QueryAssignmentRequestHeader(), json.dumps({**usual, **query}).encode())
     oneways: list[dict[str, Any]] | None = json.loads(bytes(answer.body)).get("messageQueueAssignments")
@@ -51,7 +51,7 @@ def share(client: RemotingClient, **query: str) -> list[tuple[str, int]] | None:
     ],
 )
 def test_the_queues_of_all_brokers_are_assigned(query: dict[str, str], expected: list[tuple[str, int]] | None) -> None:
-    """The assignments are those of 5.3.3; unknown topics, groups and strategies get an empty response."""
+    """The assigned queues are those of 5.3.3; an unknown topic, group or strategy gets an empty response."""
     with StubCluster(2, topics={"T": 2}) as stub, RemotingClient(stub.broker_address()) as one:
         with RemotingClient(stub.broker_address()) as two:
             join(one, "c1")
@@ -61,7 +61,7 @@ def test_the_queues_of_all_brokers_are_assigned(query: dict[str, str], expected:
 
 
 def test_an_odd_queue_goes_to_the_first() -> None:
-    """The first member gets one queue more than the others."""
+    """If the queues cannot be divided evenly, the first member gets one more than the others."""
     with (
         StubCluster(topics={"T": 3}) as stub,
         RemotingClient(stub.broker_address()) as one,
@@ -74,6 +74,6 @@ def test_an_odd_queue_goes_to_the_first() -> None:
 
 
 def test_everybody_gets_everything_by_broadcast() -> None:
-    """A broadcasting client gets all queues, even without being a member."""
+    """A broadcasting client is assigned all queues, even if it is not a member of the group."""
     with StubCluster(topics={"T": 2}) as stub, RemotingClient(stub.broker_address()) as client:
         assert share(client, clientId="c1", messageModel="BROADCASTING") == [("broker-a", 0), ("broker-a", 1)]

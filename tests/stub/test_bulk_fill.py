@@ -17,7 +17,7 @@ UNIQUE_ID = "7F0000010001000000000000000000FF"
 
 
 def filled(count: int, queues: int, size: int, before: int = 0) -> Store:
-    """Return a store whose topic T was filled after some single messages."""
+    """Return a store in whose topic T `fill` stored `count` messages, after `before` messages by `put`."""
     store = Store(Clock(frozen=True), Address("127.0.0.1", 10911))
     for _ in range(before):
         store.put(InnerMessage("T", 0, b"before"))
@@ -27,12 +27,12 @@ def filled(count: int, queues: int, size: int, before: int = 0) -> Store:
 
 
 def all_messages(store: Store) -> list[Record]:
-    """Return every message of T, by queue and offset."""
+    """Return all messages of T, ordered by queue and offset."""
     return [record for topic, queue_id in sorted(store.queues) for record in store.messages(topic, queue_id)]
 
 
 def test_filled_messages_are_whole() -> None:
-    """Each message has its number in the body, its own id, its place, and the CRC of its own body."""
+    """Each filled message has its number in its body, an id of its own, its own address and a right CRC."""
     store = filled(10, 3, 20)
 
     records = all_messages(store)
@@ -46,7 +46,7 @@ def test_filled_messages_are_whole() -> None:
 
 
 def test_filled_messages_spread_over_the_queues_in_turn() -> None:
-    """Queues differ by one message at most, and each has consecutive offsets."""
+    """A fill gives each queue the same number of messages, or one more, and their offsets are consecutive."""
     store = filled(10, 3, 20, before=2)
 
     assert [store.max_offset("T", queue_id) for queue_id in range(3)] == [6, 3, 3]
@@ -56,7 +56,7 @@ def test_filled_messages_spread_over_the_queues_in_turn() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 5, 10, 11])
 def test_short_bodies_hold_the_first_digits(size: int) -> None:
-    """A body has the requested size, however small."""
+    """If the requested size is less than ten bytes, the body still has exactly this size."""
     records = all_messages(filled(12, 1, size))
 
     for number, record in enumerate(records):
@@ -66,7 +66,7 @@ def test_short_bodies_hold_the_first_digits(size: int) -> None:
 
 
 def test_a_fill_goes_on_in_the_next_segment() -> None:
-    """A fill larger than a segment takes several, and no record crosses the end of one."""
+    """If a fill is larger than a segment, it continues in the next one, and no record crosses a segment's end."""
     size, count = 1_000_000, 150
     store = filled(count, 2, size)
 
@@ -78,7 +78,7 @@ def test_a_fill_goes_on_in_the_next_segment() -> None:
 
 
 def test_a_round_of_the_queues_may_go_on_in_the_next_segment() -> None:
-    """The rest of a round goes to its last queues, however few messages remain."""
+    """If a segment ends in the middle of a round of the queues, the round continues with the next queue."""
     queues = 20
     store = filled(queues, queues, SEGMENT_BYTES // 16)
 
@@ -86,7 +86,7 @@ def test_a_round_of_the_queues_may_go_on_in_the_next_segment() -> None:
 
 
 def test_filled_messages_can_be_filtered_and_found_by_time() -> None:
-    """The queue's columns are those that `put` writes."""
+    """Filled messages have tag codes and store times in the queue's columns, as messages stored by `put` have."""
     store = filled(100, 2, 30)
 
     got = store.get_message("T", 0, 0, 32, TagFilter(frozenset({java_hash("A")})))

@@ -9,7 +9,7 @@ from broker_stub.clock import Clock
 
 
 def test_a_frozen_clock_moves_by_advance_only() -> None:
-    """Elapsed and wall time change only by `advance`."""
+    """If the clock is frozen, elapsed time and wall time change only by `advance`."""
     clock = Clock(frozen=True)
     before = clock.now_ms(), clock.elapsed_ms()
 
@@ -19,7 +19,7 @@ def test_a_frozen_clock_moves_by_advance_only() -> None:
 
 
 def test_a_running_clock_follows_the_machine() -> None:
-    """Time passes by itself, and `advance` adds to it."""
+    """If the clock is not frozen, time passes by itself, and `advance` adds to it."""
     clock = Clock()
     start = clock.elapsed_ms()
     while clock.elapsed_ms() == start:
@@ -31,7 +31,7 @@ def test_a_running_clock_follows_the_machine() -> None:
 
 
 def test_advance_makes_calls_in_the_order_of_their_times() -> None:
-    """Each timer on the way runs at its own time; later ones do not run."""
+    """During `advance` each timer that becomes due runs at its own time; later timers do not run."""
     clock, seen = Clock(frozen=True), list[tuple[str, float]]()
 
     def note(name: str) -> None:
@@ -46,7 +46,7 @@ def test_advance_makes_calls_in_the_order_of_their_times() -> None:
 
 
 def test_a_call_may_ask_for_another_that_is_due_on_the_way() -> None:
-    """Timers that are scheduled while time advances run, too."""
+    """If a timer's call schedules another one within the advanced time, that one runs, too."""
     clock, seen = Clock(frozen=True), list[float]()
 
     def tick() -> None:
@@ -60,7 +60,7 @@ def test_a_call_may_ask_for_another_that_is_due_on_the_way() -> None:
 
 
 def test_a_cancelled_call_is_not_made() -> None:
-    """A second cancellation is harmless."""
+    """A cancelled timer does not run, and cancelling it again has no effect."""
     clock, seen = Clock(frozen=True), list[int]()
     timer = clock.call_later(10, lambda: seen.append(1))
 
@@ -73,7 +73,7 @@ def test_a_cancelled_call_is_not_made() -> None:
 
 
 def test_a_jump_sets_the_wall_time_and_makes_nothing_due() -> None:
-    """The wall time changes; timers keep their remaining time."""
+    """A jump changes the wall time, and each timer keeps the time that it still has to wait."""
     clock, seen = Clock(frozen=True), list[int]()
     clock.call_later(1_000, lambda: seen.append(clock.now_ms()))
     begin = clock.now_ms()
@@ -88,7 +88,7 @@ def test_a_jump_sets_the_wall_time_and_makes_nothing_due() -> None:
 
 
 def test_the_owner_learns_when_the_next_call_is_due() -> None:
-    """`wait_ms` returns the time until the next timer, and `on_schedule` reports a change."""
+    """`wait_ms` returns the time until the next timer, and `on_schedule` is called when this may have changed."""
     clock, oneways = Clock(), list[float | None]()
     clock.on_schedule = lambda: oneways.append(clock.wait_ms())
 
@@ -101,7 +101,7 @@ def test_the_owner_learns_when_the_next_call_is_due() -> None:
 
 
 def test_run_due_makes_the_calls_whose_time_has_come() -> None:
-    """A call before the timer is due has no effect."""
+    """`run_due` runs the timers that are due; before that it has no effect."""
     clock, seen = Clock(), list[str]()
     clock.call_later(0, lambda: seen.append("now"))
     clock.call_later(60_000, lambda: seen.append("later"))

@@ -41,12 +41,12 @@ OFFSETS = {"test-topic@test-group": {0: 88526, 1: 88528}, "%RETRY%test-group@tes
 
 
 def bodies(stub: StubBroker, topic: str = "T") -> list[bytes]:
-    """Return the bodies of the stored messages."""
+    """Return the bodies of the messages that a stub has stored in a topic."""
     return [message.body for message in stub.messages(topic)]
 
 
 def test_messages_survive_a_restart(tmp_path: Path) -> None:
-    """Offsets, ids, tags and times stay, and the next message gets the next offset."""
+    """After a restart messages have their old offsets, ids, tags and times, and a new message gets the next offset."""
     with StubBroker({"T": 2}, data=tmp_path) as stub:
         for number in range(5):
             stub.put("T", b"%d" % number, tags="A")
@@ -60,7 +60,7 @@ def test_messages_survive_a_restart(tmp_path: Path) -> None:
 
 
 def test_offsets_and_name_server_values_survive(tmp_path: Path) -> None:
-    """Committed offsets and key-value settings survive a restart."""
+    """After a restart committed offsets and the name server's key-value settings are the same as before."""
     commit = UpdateConsumerOffsetRequestHeader(consumer_group="g", topic="T", queue_id=0, commit_offset=7)
     query = QueryConsumerOffsetRequestHeader(consumer_group="g", topic="T", queue_id=0)
     with StubBroker({"T": 1}, data=tmp_path) as stub:
@@ -76,7 +76,7 @@ def test_offsets_and_name_server_values_survive(tmp_path: Path) -> None:
 
 
 def test_delayed_messages_are_delivered_after_a_restart(tmp_path: Path) -> None:
-    """Messages that were delivered before the restart are not delivered again."""
+    """After a restart waiting messages are delivered when due, and delivered ones are not delivered again."""
     with StubBroker({"T": 1}, data=tmp_path) as stub:
         stub.put("T", b"first", properties={"DELAY": "1"})
         stub.clock.advance(2_000)
@@ -89,7 +89,7 @@ def test_delayed_messages_are_delivered_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_what_expired_or_was_deleted_stays_gone(tmp_path: Path) -> None:
-    """Expired and deleted messages stay gone, even though the log still holds them."""
+    """After a restart expired and deleted messages are still gone, although the log's files contain them."""
     with StubBroker({"T": 1, "U": 1}, data=tmp_path) as stub:
         for topic in ("T", "T", "T", "U"):
             stub.put(topic, b"old")
@@ -105,7 +105,7 @@ def test_what_expired_or_was_deleted_stays_gone(tmp_path: Path) -> None:
 
 
 def test_the_broker_listens_where_it_did(tmp_path: Path) -> None:
-    """The address stays, because message ids contain it; if the port is taken, another one serves."""
+    """After a restart the broker listens at its old address; if the port is taken, it listens at another one."""
     with StubBroker(data=tmp_path) as stub:
         address = stub.broker_address()
 
@@ -116,14 +116,14 @@ def test_the_broker_listens_where_it_did(tmp_path: Path) -> None:
 
 
 def test_the_offsets_file_is_the_brokers() -> None:
-    """The file is equal byte for byte but for version and times; 4.9.7 wrote the offsets alone."""
+    """`consumerOffset.json` equals a real broker's byte for byte, except for version and times."""
     assert format_offsets(OFFSETS, is_5x=True) == AS_WRITTEN_BY_5X
     assert parse_offsets(AS_WRITTEN_BY_5X.encode()) == OFFSETS
     assert parse_offsets(format_offsets(OFFSETS, is_5x=False).encode()) == OFFSETS
 
 
 def test_offsets_can_be_brought_from_elsewhere(tmp_path: Path) -> None:
-    """Offsets with quoted numbers are read, too."""
+    """A `consumerOffset.json` in which numbers are quoted can be read, too."""
     config = tmp_path / "broker-a" / "config"
     config.mkdir(parents=True)
     (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": {"T@g": {"3": 9}}}))
@@ -136,7 +136,7 @@ def test_offsets_can_be_brought_from_elsewhere(tmp_path: Path) -> None:
 
 
 def kept(directory: Path) -> None:
-    """Keep a state in a directory."""
+    """Run a stub that keeps its state in a directory, and close it."""
     with StubBroker({"T": 1}, data=directory) as stub:
         stub.put("T", b"x")
 
@@ -146,7 +146,7 @@ def kept(directory: Path) -> None:
     "content", [b"", b"{", b"[]", b"\xff\xfe", b'{"offsetTable":7,"topicConfigTable":7,"queues":7}']
 )
 def test_a_damaged_file_is_refused_by_its_name(tmp_path: Path, name: str, content: bytes) -> None:
-    """The error names the damaged file, and nothing is discarded silently."""
+    """If a file and its backup are damaged, the error names the file, and nothing is discarded silently."""
     kept(tmp_path)
     for path in (tmp_path / "broker-a" / "config").glob(f"{name}*"):
         path.write_bytes(content)
@@ -156,7 +156,7 @@ def test_a_damaged_file_is_refused_by_its_name(tmp_path: Path, name: str, conten
 
 
 def test_the_file_before_is_used_if_the_last_one_is_damaged(tmp_path: Path) -> None:
-    """The file's predecessor is used, as at a real broker."""
+    """If a file is damaged, its backup is used, as at a real broker."""
     for _ in range(2):
         kept(tmp_path)
     (tmp_path / "broker-a" / "config" / "topics.json").write_text("{")
@@ -167,7 +167,7 @@ def test_the_file_before_is_used_if_the_last_one_is_damaged(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("at", [0, 4, 28, 84, 88])
 def test_a_damaged_log_is_refused_by_its_name(tmp_path: Path, at: int) -> None:
-    """The error names the damaged file and the byte."""
+    """If a record in the log is damaged, the error names the file and the byte."""
     kept(tmp_path)
     path = tmp_path / "broker-a" / "commitlog" / "00000000000000000000"
     with path.open("r+b") as file:
@@ -179,7 +179,7 @@ def test_a_damaged_log_is_refused_by_its_name(tmp_path: Path, at: int) -> None:
 
 
 def test_a_foreign_file_in_the_log_is_refused(tmp_path: Path) -> None:
-    """A file of a wrong name or size is refused."""
+    """If the log's directory contains a file of a wrong name or size, the start is refused."""
     kept(tmp_path)
     path = tmp_path / "broker-a" / "commitlog" / "00000000000000000000"
     path.with_name("notes.txt").write_text("mine")
@@ -193,7 +193,7 @@ def test_a_foreign_file_in_the_log_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_state_that_cannot_be_written_is_an_error_at_the_end(tmp_path: Path) -> None:
-    """The error is raised at the end, and the stub ends all the same."""
+    """If the state cannot be written, closing the stub raises an error, and the stub's thread ends nevertheless."""
     before = threading.active_count()
     with pytest.raises(OptionError, match=r"topics\.json'.*cannot be written"):
         with StubBroker(data=tmp_path):
@@ -203,7 +203,7 @@ def test_a_state_that_cannot_be_written_is_an_error_at_the_end(tmp_path: Path) -
 
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
-    """The error names the file."""
+    """If the path of the directory is a file, the error names it."""
     path = tmp_path / "file"
     path.write_text("")
 

@@ -29,7 +29,7 @@ DAY_MS = 24 * 3600 * 1000
 
 
 class DirectBroker:
-    """A store with its delayed messages, on a clock that only `advance` moves."""
+    """A store and its delayed messages, on a clock that only `advance` moves."""
 
     def __init__(self, timer_limit_ms: int | None = 3 * DAY_MS) -> None:
         self.clock = Clock(frozen=True)
@@ -38,24 +38,24 @@ class DirectBroker:
         self.delayed_messages = self.make_delays()
 
     def make_delays(self) -> DelayedMessages:
-        """Return delayed messages as a broker that starts makes them."""
+        """Return new `DelayedMessages` over the same store, as after a broker's restart."""
         return DelayedMessages(self.clock, self.store, self.store.put, LEVELS, self.timer_limit_ms)
 
     def accept(self, body: bytes = b"x", /, **properties: str) -> InnerMessage:
-        """Accept a message for queue 2 of topic T."""
+        """Accept a message with these properties for queue 2 of topic T."""
         message = InnerMessage("T", 2, body, properties)
         self.delayed_messages.accept(message)
         return message
 
     def found(self, topic: str = "T", queue_id: int = 2) -> list[Record]:
-        """Return the messages in a queue."""
+        """Return the stored messages of a queue."""
         queue = self.store.queue(topic, queue_id)
         records = [self.store.message_at(physical) for _, physical, _ in queue]
         return [record for record in records if record]
 
 
 def test_a_level_delays_by_its_time() -> None:
-    """The message waits in its level's queue, arrives when due, and its properties name both places."""
+    """A message with a level waits in its level's queue until its time is over; its properties name both queues."""
     direct = DirectBroker()
     direct.accept(b"later", DELAY="2", TAGS="a")
     waiting = direct.found(SCHEDULE_TOPIC, 1)
@@ -69,7 +69,7 @@ def test_a_level_delays_by_its_time() -> None:
 
 
 def test_messages_of_a_level_keep_their_order() -> None:
-    """Equal delays end in the order of arrival."""
+    """Messages with the same level are delivered in the order of their arrival."""
     direct = DirectBroker()
     for number in range(50):
         direct.accept(str(number).encode(), DELAY="1")
@@ -79,7 +79,7 @@ def test_messages_of_a_level_keep_their_order() -> None:
 
 
 def test_levels_end_at_the_highest() -> None:
-    """A level above the last one counts as the last one."""
+    """A level above the highest one counts as the highest one."""
     direct = DirectBroker()
     direct.accept(DELAY="99")
     assert [record.properties["DELAY"] for record in direct.found(SCHEDULE_TOPIC, 17)] == ["18"]
@@ -89,21 +89,21 @@ def test_levels_end_at_the_highest() -> None:
 
 @pytest.mark.parametrize("level", ["0", "-1"])
 def test_no_level_is_no_delay(level: str) -> None:
-    """Level 0 and negative levels, as dead letters have them, store the message at once."""
+    """A message with level 0 or a negative level, as dead letters have, is stored at once."""
     direct = DirectBroker()
     direct.accept(DELAY=level)
     assert len(direct.found()) == 1
 
 
 def test_a_half_message_is_never_delayed() -> None:
-    """Only the commit of a half message is delayed."""
+    """A half message with a level is stored at once; only its commit is delayed."""
     direct = DirectBroker()
     direct.delayed_messages.accept(InnerMessage("T", 2, b"x", {"DELAY": "1"}, sys_flag=4))
     assert len(direct.found()) == 1
 
 
 def test_a_level_that_is_no_number_is_refused() -> None:
-    """The refusal is a NumberFormatException, as in Java."""
+    """A level that is no number is refused with a NumberFormatException, as in Java."""
     with pytest.raises(Refusal) as refused:
         DirectBroker().accept(DELAY="soon")
     assert refused.value.response.code == ResponseCode.SYSTEM_ERROR
@@ -114,7 +114,7 @@ def test_a_level_that_is_no_number_is_refused() -> None:
     [("TIMER_DELAY_SEC", "7", 7_000), ("TIMER_DELAY_MS", "1500", 1_500), ("TIMER_DELIVER_MS", None, 2_345)],
 )
 def test_a_timer_comes_within_a_second_of_its_time(name: str, value: str | None, delay_ms: int) -> None:
-    """The message is never early, and at most a second late."""
+    """A message with a timer is delivered at its time or at most a second later, never earlier."""
     direct = DirectBroker()
     due_ms = direct.clock.now_ms() + delay_ms
     direct.accept(**{name: value or str(due_ms)})
@@ -129,7 +129,7 @@ def test_a_timer_comes_within_a_second_of_its_time(name: str, value: str | None,
 
 
 def test_timers_overtake_each_other() -> None:
-    """The message that is due first is delivered first."""
+    """If a later message has an earlier delivery time, it is delivered first."""
     direct = DirectBroker()
     direct.accept(b"second", TIMER_DELAY_SEC="20")
     direct.accept(b"first", TIMER_DELAY_SEC="10")
@@ -139,7 +139,7 @@ def test_timers_overtake_each_other() -> None:
 
 @pytest.mark.parametrize("properties", [{"TIMER_DELAY_SEC": "259201"}, {"TIMER_DELIVER_MS": "soon"}])
 def test_a_timer_too_far_ahead_is_refused(properties: dict[str, str]) -> None:
-    """A delay above three days and a malformed number are refused."""
+    """A timer of more than three days, or one that is no number, is refused."""
     with pytest.raises(Refusal) as refused:
         DirectBroker().accept(**properties)
     assert refused.value.response.code == ResponseCode.MESSAGE_ILLEGAL
@@ -147,14 +147,14 @@ def test_a_timer_too_far_ahead_is_refused(properties: dict[str, str]) -> None:
 
 
 def test_a_timer_in_the_past_comes_at_once() -> None:
-    """The message is stored unchanged."""
+    """A message whose delivery time has passed is stored at once, unchanged."""
     direct = DirectBroker()
     direct.accept(TIMER_DELIVER_MS="1700000000000")
     assert [record.properties for record in direct.found()] == [{"TIMER_DELIVER_MS": "1700000000000"}]
 
 
 def test_a_level_outdoes_a_timer() -> None:
-    """For a message with both a level and a timer, the timer's properties are dropped."""
+    """If a message has both a level and a timer, the level applies and the timer's properties are dropped."""
     direct = DirectBroker()
     direct.accept(DELAY="1", TIMER_DELAY_SEC="50", TIMER_DELAY_MS="50", TIMER_DELIVER_MS="50")
     direct.clock.advance(1_000)
@@ -162,14 +162,14 @@ def test_a_level_outdoes_a_timer() -> None:
 
 
 def test_4_9_7_knows_no_timers() -> None:
-    """The timer's properties are stored and have no effect."""
+    """At 4.9.7 the properties of a timer are stored and have no effect."""
     direct = DirectBroker(timer_limit_ms=None)
     direct.accept(TIMER_DELAY_SEC="50")
     assert [record.properties for record in direct.found()] == [{"TIMER_DELAY_SEC": "50"}]
 
 
 def test_a_recall_drops_the_message_it_names() -> None:
-    """Neither the message nor its recall is delivered; others are."""
+    """Neither a recalled message nor its recall is delivered; other messages are."""
     direct = DirectBroker()
     direct.accept(b"back", TIMER_DELAY_SEC="5", UNIQ_KEY="A")
     direct.accept(b"kept", TIMER_DELAY_SEC="5", UNIQ_KEY="B")
@@ -179,7 +179,7 @@ def test_a_recall_drops_the_message_it_names() -> None:
 
 
 def test_waiting_messages_survive_a_restart() -> None:
-    """No message is lost and none is delivered twice."""
+    """After a restart each waiting message is delivered exactly once."""
     direct = DirectBroker()
     direct.accept(b"done", DELAY="1")
     direct.clock.advance(1_000)
@@ -195,14 +195,14 @@ def test_waiting_messages_survive_a_restart() -> None:
 
 
 def recorded_sends(scenario: str) -> list[dict[str, Any]]:
-    """Return the sends of a recorded scenario."""
+    """Return the recorded sends of a scenario, each with its response."""
     lines = map(json.loads, (FRAMES / f"{scenario}.jsonl").read_text().splitlines())
     return [client for client in lines if client["request"]["name"] == "SEND_MESSAGE_V2"]
 
 
 @pytest.mark.parametrize("scenario", ["send_timer_delay_ms", "send_timer_deliver_ms", "recall_message"])
 def test_recall_handles_are_read_and_written_as_recorded(scenario: str) -> None:
-    """A handle holds topic, broker, time and unique id, in the broker's own encoding."""
+    """A recorded handle decodes to topic, broker, time and unique id, and these encode to the same handle."""
     (send,) = recorded_sends(scenario)
     text = send["response"]["header"]["recallHandle"]
     handle = decode_recall_handle(text)
@@ -212,7 +212,7 @@ def test_recall_handles_are_read_and_written_as_recorded(scenario: str) -> None:
 
 
 def test_only_a_waiting_timer_has_a_handle() -> None:
-    """The handle's time is one millisecond past the floored second."""
+    """Only a message that waits for a timer has a recall handle, whose time is the delivery second plus 1 ms."""
     direct = DirectBroker()
     message = direct.accept(TIMER_DELAY_SEC="5", UNIQ_KEY="A")
     out_ms = int(message.properties["TIMER_OUT_MS"])
@@ -223,5 +223,5 @@ def test_only_a_waiting_timer_has_a_handle() -> None:
 
 @pytest.mark.parametrize("text", ["", "%%%", "djIgYSBiIDEgYw==", "djEgYSBi"])
 def test_a_malformed_handle_is_detected(text: str) -> None:
-    """Invalid base64, another version and too few parts are detected."""
+    """Text that is no base64, has another version or too few parts is no recall handle."""
     assert decode_recall_handle(text) is None

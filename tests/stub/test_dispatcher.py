@@ -25,7 +25,7 @@ CODE = RequestCode.GET_MAX_OFFSET
 def serve(
     outcome: Any, *, code: int = CODE, flag: int = 0, release: str = "5.3.3", script: FaultScript | None = None
 ) -> Any:
-    """Return the responses to one request whose handler returns or raises `outcome`."""
+    """Return the responses that a dispatcher sends to a request whose handler returns or raises `outcome`."""
     registry: Registry[str] = Registry("test")
 
     @registry.handles(CODE, RequestCode.LITE_PULL_MESSAGE)
@@ -45,25 +45,25 @@ def serve(
 
 
 def test_the_handlers_answer_is_sent() -> None:
-    """A held request and a one-way request get no response."""
+    """The handler's response is sent; a held request and a one-way request get none."""
     assert serve(response(remark="yes")) == [(0, "yes")]
     assert serve(HELD) == []
     assert serve(response(), flag=ONEWAY_FLAG) == []
 
 
 def test_a_refusal_is_an_answer() -> None:
-    """The response has the refusal's code and remark."""
+    """If the handler raises a `Refusal`, the response has its code and remark."""
     assert serve(Refusal(ResponseCode.NO_PERMISSION, "no")) == [(16, "no")]
 
 
 def test_an_unreadable_request_is_the_clients_fault(caplog: pytest.LogCaptureFixture) -> None:
-    """The client gets the reason, and nothing is logged."""
+    """If a request cannot be decoded, the client gets the reason, and nothing is logged."""
     assert serve(MalformedFrame("X without y")) == [(1, "[MALFORMED_FRAME] X without y")]
     assert caplog.records == []
 
 
 def test_a_fault_of_the_stub_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """The client gets a system error, as from a broker that throws an exception."""
+    """If a handler fails, the error is logged and the client gets a system error, as from a real broker."""
     with caplog.at_level(logging.ERROR):
         assert serve(ZeroDivisionError("oops")) == [(1, "ZeroDivisionError: oops")]
 
@@ -71,7 +71,7 @@ def test_a_fault_of_the_stub_is_logged(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_codes_that_the_release_does_not_know() -> None:
-    """Such a code is refused although the stub has a handler; the name server of 4.9.7 does not respond."""
+    """If the release does not know a code, it is refused; the name server of 4.9.7 sends no response."""
     lite_pull = RequestCode.LITE_PULL_MESSAGE
 
     assert serve(response(), code=lite_pull) == [(0, None)]
@@ -80,7 +80,7 @@ def test_codes_that_the_release_does_not_know() -> None:
 
 
 def test_a_scripted_answer_replaces_the_handlers() -> None:
-    """The handler is not called."""
+    """If a response is scripted, it is sent and the handler is not called."""
     script = FaultScript()
     script.add(Fault("busy", CODE, None, 1, make_response=lambda: response(2, remark="busy")))
 

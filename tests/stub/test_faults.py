@@ -29,7 +29,7 @@ ROUTE = GetRouteInfoRequestHeader(topic="T")
 
 
 def test_faults_happen_in_the_order_they_were_scripted() -> None:
-    """Each fault happens as often as scripted; then the broker responds normally."""
+    """Faults happen in their order, each as often as scripted; then the broker responds normally."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.busy(times=2)
         stub.faults.flow_control()
@@ -40,7 +40,7 @@ def test_faults_happen_in_the_order_they_were_scripted() -> None:
 
 
 def test_faults_for_a_number_of_times_come_before_those_for_ever() -> None:
-    """A fault with a number of times precedes a permanent one, in either order of scripting."""
+    """A fault with a number of times happens before a permanent one, whichever is scripted first."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         lasting = stub.faults.answer(14, times=None)
         once = stub.faults.answer(1, "just once")
@@ -53,7 +53,7 @@ def test_faults_for_a_number_of_times_come_before_those_for_ever() -> None:
 
 
 def test_faults_are_for_one_request_at_one_place() -> None:
-    """A fault matches by request code and broker; without a broker it does not match the name server."""
+    """A fault applies to its request code and broker only; without a broker it does not apply to the name server."""
     with StubCluster(2, topics={"T": 1}) as stub:
         stub.faults.answer(1, on=RequestCode.GET_MIN_OFFSET, at="broker-b")
         stub.faults.answer(2, at=NAME_SERVER)
@@ -65,14 +65,14 @@ def test_faults_are_for_one_request_at_one_place() -> None:
 
 
 def test_a_fault_that_never_happened_is_reported() -> None:
-    """The error at the end names the fault that never happened."""
+    """If a scripted fault never happened, the end of the `with` block raises an error that names it."""
     with pytest.raises(FaultNotReached, match="drop the reply on PULL_MESSAGE at any broker, 2 more times"):
         with StubBroker() as stub:
             stub.faults.drop_reply(on=RequestCode.PULL_MESSAGE, times=2)
 
 
 def test_an_unreached_fault_does_not_hide_another_error() -> None:
-    """The test's own error is raised, not the one about the fault."""
+    """If the `with` block raises an error, that error is raised and not the one about an unreached fault."""
     with pytest.raises(ZeroDivisionError):
         with StubBroker() as stub:
             stub.faults.busy()
@@ -83,7 +83,7 @@ def test_an_unreached_fault_does_not_hide_another_error() -> None:
 
 
 def test_a_dropped_reply_was_carried_out() -> None:
-    """The message is stored, and its sender gets no response."""
+    """If the reply to a send is dropped, the message is stored, and its sender gets no response."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.drop_reply(on=RequestCode.SEND_MESSAGE_V2)
         lost = client.send(Command(310, fields=to_fields(send_of("T")), body=b"x"))
@@ -95,7 +95,7 @@ def test_a_dropped_reply_was_carried_out() -> None:
 
 
 def test_a_delayed_answer_comes_by_the_stubs_clock() -> None:
-    """Later requests get their responses first."""
+    """A delayed response is sent when the stub's clock reaches its time; later requests get theirs before."""
     with StubBroker({"T": 1}, frozen_clock=True) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.delay(30_000, on=RequestCode.GET_MIN_OFFSET)
         late = client.send(Command(31, fields=to_fields(START)))
@@ -107,7 +107,7 @@ def test_a_delayed_answer_comes_by_the_stubs_clock() -> None:
 
 
 def test_a_delay_of_nothing_answers_at_once() -> None:
-    """A delay of zero responds at once."""
+    """If the delay is zero, the response is sent at once."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.delay(0, on=RequestCode.GET_MIN_OFFSET)
 
@@ -115,7 +115,7 @@ def test_a_delay_of_nothing_answers_at_once() -> None:
 
 
 def test_a_delay_applies_to_a_held_pull_too() -> None:
-    """The response is late from the moment at which it would have been sent."""
+    """The delay of a held pull starts when its response would have been sent without the fault."""
     with StubBroker({"T": 1}, frozen_clock=True) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.delay(5_000, on=RequestCode.PULL_MESSAGE)
         late = client.send(Command(11, fields=to_fields(pull_of("T", wait_ms=10_000))))
@@ -128,7 +128,7 @@ def test_a_delay_applies_to_a_held_pull_too() -> None:
 
 
 def test_a_cut_answer_ends_the_connection_inside_a_frame() -> None:
-    """Half of the response arrives, then the connection ends."""
+    """If a reply is cut, half of the response arrives and then the connection ends."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.cut_reply()
         client.send(Command(30, fields=to_fields(END)))
@@ -141,7 +141,7 @@ def test_a_cut_answer_ends_the_connection_inside_a_frame() -> None:
 
 
 def test_a_half_closed_connection_says_no_more_but_listens() -> None:
-    """The stub goes on reading, and requests take effect."""
+    """After a half close the stub sends nothing more, but still reads and carries out requests."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.half_close()
         client.send(Command(30, fields=to_fields(END)))
@@ -156,7 +156,7 @@ def test_a_half_closed_connection_says_no_more_but_listens() -> None:
 
 
 def test_a_trickled_answer_is_whole() -> None:
-    """Later responses wait until the last byte is sent."""
+    """A trickled response arrives complete, and later responses wait until its last byte is sent."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.trickle(on=RequestCode.GET_MAX_OFFSET)
         slow = client.send(Command(30, fields=to_fields(END)))
@@ -166,7 +166,7 @@ def test_a_trickled_answer_is_whole() -> None:
 
 
 def test_a_trickled_answer_comes_in_pieces() -> None:
-    """The response arrives in several reads, unless the machine is too busy, which the test allows for a time."""
+    """A trickled response arrives in several reads; the test retries for a while, as a busy machine may join them."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.faults.trickle(times=None)
 
@@ -184,14 +184,14 @@ def test_a_trickled_answer_comes_in_pieces() -> None:
 
 
 def route_of(stub: StubCluster) -> str:
-    """Return the text of T's route, or the refusal's remark."""
+    """Return the route of T as text, or the remark of the refusal."""
     with RemotingClient(stub.name_server) as client:
         answer = client.ask(ROUTE)
         return bytes(answer.body).decode() or answer.remark or ""
 
 
 def test_a_broker_that_is_down_is_gone_until_it_is_up() -> None:
-    """Connections end, the port refuses, the route omits the broker; messages and offsets come back with it."""
+    """A broker that is down refuses connections and is in no route; up again, it has its messages and offsets."""
     with StubCluster(2, topics={"T": 1}) as stub:
         stub.put("T", b"x", broker="broker-a")
         address = stub.broker_address("broker-a")
@@ -211,7 +211,7 @@ def test_a_broker_that_is_down_is_gone_until_it_is_up() -> None:
 
 
 def test_the_last_broker_takes_its_topics_along() -> None:
-    """As at a real name server, the topic is unknown then."""
+    """If the only broker of a topic is down, the name server does not know the topic, as a real one."""
     with StubBroker({"T": 1}) as stub:
         stub.faults.broker_down()
 
@@ -219,7 +219,7 @@ def test_the_last_broker_takes_its_topics_along() -> None:
 
 
 def test_refusing_leaves_connections_alone() -> None:
-    """Only new connections are refused."""
+    """After `refuse` new connections fail, and open ones go on."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         client.ask(END)
         stub.faults.refuse()
@@ -233,7 +233,7 @@ def test_refusing_leaves_connections_alone() -> None:
 
 
 def test_a_lagging_slave_shows_less_than_its_master() -> None:
-    """Each of its queues ends that many messages earlier."""
+    """If a slave lags by some messages, each of its queues ends that many offsets before its master's."""
     with StubCluster(1, 1, topics={"T": 1}) as stub:
         stub.fill("T", 10, 100)
         slave = str(stub.state.brokers[1].address)
@@ -247,7 +247,7 @@ def test_a_lagging_slave_shows_less_than_its_master() -> None:
 
 
 def test_an_unknown_broker_is_a_named_error() -> None:
-    """The error lists the known brokers."""
+    """If a fault names an unknown broker, the error lists the known ones."""
     with StubCluster(2) as stub:
         with pytest.raises(OptionError, match=r"broker = 'broker-z'.*broker-a, broker-b"):
             stub.faults.broker_down("broker-z")
@@ -257,7 +257,7 @@ def test_an_unknown_broker_is_a_named_error() -> None:
 
 
 def test_a_lost_queue_is_gone_from_the_route() -> None:
-    """The queue's messages are gone, too, and requests for it are refused as illegal."""
+    """After `lose_queue` the route and the broker do not have the queue, and requests for it are refused."""
     with StubBroker({"T": 2}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.put("T", b"x", queue_id=1)
         stub.faults.lose_queue("T")
@@ -268,7 +268,7 @@ def test_a_lost_queue_is_gone_from_the_route() -> None:
 
 
 def test_an_offset_can_be_reset_as_an_administrator_does() -> None:
-    """The next pull gets the reset offset and continues from there."""
+    """After `reset_offset` the group's next pull gets the reset offset and continues from there."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         stub.fill("T", 10, 100)
         stub.faults.reset_offset("g", MessageQueue("T", "broker-a", 0), 3)
@@ -281,7 +281,7 @@ def test_an_offset_can_be_reset_as_an_administrator_does() -> None:
 
 
 def test_a_clock_jump_stamps_messages_otherwise() -> None:
-    """The jump may go forward or back."""
+    """After a clock jump, forward or back, messages are stamped with the changed time."""
     with StubBroker({"T": 1}, frozen_clock=True) as stub:
         now = stub.clock.now_ms()
         for jump_ms in (0, 3_600_000, -7_200_000):

@@ -10,7 +10,7 @@ from .remoting_client import RemotingClient, pull_of
 
 
 def test_a_broker_is_there(stub_broker: StubBroker) -> None:
-    """The fixture's broker stores messages."""
+    """The broker of the fixture `stub_broker` stores messages."""
     stub_broker.put("T", b"x")
 
     with RemotingClient(stub_broker.broker_address()) as client:
@@ -18,7 +18,7 @@ def test_a_broker_is_there(stub_broker: StubBroker) -> None:
 
 
 def test_clusters_are_made_to_measure(make_stub: Callable[..., StubCluster]) -> None:
-    """One test may have several clusters, each with its own name server."""
+    """The fixture `make_stub` can make several clusters in one test, each with its own name server."""
     one, other = make_stub(2, 1, topics={"T": 3}), make_stub(emulate="4.9.7")
 
     assert (len(one.state.brokers), len(other.state.brokers)) == (4, 1)

@@ -26,7 +26,7 @@ NOTICE = [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED]
 def consumer(
     *topics: str, group: str = "g", model: str = "CLUSTERING", tags: str = "*", version: int = 1
 ) -> ConsumerData:
-    """Return the heartbeat data of one group."""
+    """Return the heartbeat data of one consumer group that subscribes to a topic."""
     return ConsumerData(
         group_name=group,
         consume_type="CONSUME_PASSIVELY",
@@ -37,7 +37,7 @@ def consumer(
 
 
 class Client:
-    """One connection with its client id."""
+    """A client id on a connection of its own."""
 
     def __init__(self, groups: ConsumerGroups, client_id: str) -> None:
         self.groups = groups
@@ -45,29 +45,29 @@ class Client:
         self.member = Member(self.channel, client_id, LanguageCode.JAVA, 479)
 
     def beat(self, data: ConsumerData, *, without_subscriptions: bool = False) -> None:
-        """Send a heartbeat."""
+        """Send a heartbeat of this client."""
         self.groups.heartbeat(self.member, data, without_subscriptions=without_subscriptions)
 
     def notices(self) -> list[RequestCode]:
-        """Return the number of notifications since the last call."""
+        """Return the codes of the notifications that came since the last call."""
         return self.channel.take_oneway_codes()
 
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that only `advance` moves."""
+    """Return a clock that only `advance` moves."""
     return Clock(frozen=True)
 
 
 @pytest.fixture
 def configs() -> GroupConfigs:
-    """The group configurations of a new 5.3.3 broker."""
+    """Return the group configurations of a new 5.3.3 broker."""
     return GroupConfigs(find_release("5.3.3"))
 
 
 @pytest.fixture
 def groups(clock: Clock, configs: GroupConfigs) -> ConsumerGroups:
-    """The consumer groups of a new broker."""
+    """Return the empty consumer groups of a new broker."""
     return ConsumerGroups(clock, configs, FilterTable())
 
 
@@ -75,7 +75,7 @@ def groups(clock: Clock, configs: GroupConfigs) -> ConsumerGroups:
 
 
 def test_a_group_comes_into_being_when_asked_for(configs: GroupConfigs) -> None:
-    """With auto-creation any legal name becomes a group."""
+    """If auto-creation is on, a query for a legal name creates the group with default settings."""
     assert configs.find("new") == SubscriptionGroupConfig(
         group_name="new",
         consume_message_orderly=False,
@@ -89,13 +89,13 @@ def test_a_group_comes_into_being_when_asked_for(configs: GroupConfigs) -> None:
 
 @pytest.mark.parametrize("name", ["", "no blanks", "dot.ted", "x" * 256])
 def test_illegal_names_are_no_groups(configs: GroupConfigs, name: str) -> None:
-    """A 5.x broker does not create a group with an illegal name; 4.9.7 does not check."""
+    """A query for an illegal name creates no group at 5.x; 4.9.7 does not check names."""
     assert configs.find(name) is None
     assert GroupConfigs(find_release("4.9.7")).find(name) is not None
 
 
 def test_without_auto_creation_only_system_groups_appear() -> None:
-    """Only an administrator creates other groups."""
+    """If auto-creation is off, only system groups are created by queries; others need an administrator."""
     configs = GroupConfigs(find_release("5.3.3"), auto_create=False)
     assert configs.find("mine") is None
     assert configs.find("CID_RMQ_SYS_whatever") is not None
@@ -106,7 +106,7 @@ def test_without_auto_creation_only_system_groups_appear() -> None:
 
 
 def test_4_9_7_knows_fewer_members() -> None:
-    """Members of a configuration that 4.9.7 does not know are dropped."""
+    """Fields of a configuration that 4.9.7 does not have are dropped."""
     configs = GroupConfigs(find_release("4.9.7"))
     configs.update(SubscriptionGroupConfig(group_name="g", consume_timeout_minute=5, attributes={}))
     assert configs.find("g") == SubscriptionGroupConfig(group_name="g")
@@ -116,7 +116,7 @@ def test_4_9_7_knows_fewer_members() -> None:
 
 
 def test_joining_notifies_every_member_the_new_one_too(groups: ConsumerGroups) -> None:
-    """A repeated heartbeat notifies no member."""
+    """A new member's first heartbeat notifies all members including itself; a repeated one notifies none."""
     one, two = Client(groups, "c1"), Client(groups, "c2")
     one.beat(consumer("T"))
     assert one.notices() == NOTICE
@@ -127,14 +127,14 @@ def test_joining_notifies_every_member_the_new_one_too(groups: ConsumerGroups) -
 
 
 def test_an_id_connected_twice_is_listed_twice(groups: ConsumerGroups) -> None:
-    """Each connection is a member."""
+    """If a client id has two connections, it is listed twice, because each connection is a member."""
     Client(groups, "c1").beat(consumer("T"))
     Client(groups, "c1").beat(consumer("T"))
     assert groups.table["g"].client_ids == ["c1", "c1"]
 
 
 def test_the_latest_heartbeat_rules_the_topics(groups: ConsumerGroups) -> None:
-    """Members with different subscriptions overwrite each other, and each change is notified."""
+    """If members subscribe to different topics, the last heartbeat's topics apply, and each change is notified."""
     one, two = Client(groups, "c1"), Client(groups, "c2")
     one.beat(consumer("T"))
     two.beat(consumer("U"))
@@ -146,7 +146,7 @@ def test_the_latest_heartbeat_rules_the_topics(groups: ConsumerGroups) -> None:
 
 
 def test_the_higher_version_rules_a_topics_tags(groups: ConsumerGroups) -> None:
-    """A newer version replaces the tags without notification; an equal or older one has no effect."""
+    """A subscription with a newer version replaces the tags without notification; an older or equal one does not."""
     one = Client(groups, "c1")
     one.beat(consumer("T", tags="A", version=5))
     one.notices()
@@ -157,7 +157,7 @@ def test_the_higher_version_rules_a_topics_tags(groups: ConsumerGroups) -> None:
 
 
 def test_subscriptions_left_out_stay(groups: ConsumerGroups) -> None:
-    """A heartbeat without subscriptions only renews the membership."""
+    """A heartbeat sent `without_subscriptions` keeps the group's topics; one with an empty list drops them."""
     one = Client(groups, "c1")
     one.beat(consumer("T"))
     one.notices()
@@ -168,7 +168,7 @@ def test_subscriptions_left_out_stay(groups: ConsumerGroups) -> None:
 
 
 def test_leaving_and_closing_notify_the_rest(groups: ConsumerGroups) -> None:
-    """The group disappears with its last member."""
+    """If a member leaves or its connection closes, the others are notified; an empty group disappears."""
     clients = [Client(groups, f"c{number}") for number in range(3)]
     for client in clients:
         client.beat(consumer("T"))
@@ -185,7 +185,7 @@ def test_leaving_and_closing_notify_the_rest(groups: ConsumerGroups) -> None:
 def test_a_group_may_refuse_notifications_but_for_closed_connections(
     groups: ConsumerGroups, configs: GroupConfigs
 ) -> None:
-    """The setting stops notifications of joining and leaving only."""
+    """If a group's configuration forbids notifications, only closed connections are still notified."""
     configs.update(SubscriptionGroupConfig(group_name="g", notify_consumer_ids_changed_enable=False))
     one, two = Client(groups, "c1"), Client(groups, "c2")
     one.beat(consumer("T"))
@@ -196,7 +196,7 @@ def test_a_group_may_refuse_notifications_but_for_closed_connections(
 
 
 def test_broadcasting_members_are_not_notified(groups: ConsumerGroups) -> None:
-    """Broadcasting members share no queues, so they get no notification."""
+    """If a group broadcasts, its members are not notified, because they share no queues."""
     one, two = Client(groups, "c1"), Client(groups, "c2")
     one.beat(consumer("T", model=BROADCASTING))
     two.beat(consumer("T", model=BROADCASTING))
@@ -205,7 +205,7 @@ def test_broadcasting_members_are_not_notified(groups: ConsumerGroups) -> None:
 
 
 def test_a_silent_member_is_dropped_and_closed(clock: Clock, groups: ConsumerGroups) -> None:
-    """Two minutes without heartbeat end the membership at the next scan, without notification."""
+    """Two minutes after its last heartbeat a member is dropped at the next scan and its connection closed."""
     one, two = Client(groups, "c1"), Client(groups, "c2")
     one.beat(consumer("T"))
     two.beat(consumer("T"))
@@ -220,7 +220,7 @@ def test_a_silent_member_is_dropped_and_closed(clock: Clock, groups: ConsumerGro
 
 
 def test_only_the_silent_group_of_a_connection_expires(clock: Clock, groups: ConsumerGroups) -> None:
-    """A connection that renews only one of its groups loses the other, and is closed all the same."""
+    """If a connection renews only one of two groups, it loses the second group, and is closed nevertheless."""
     one = Client(groups, "c1")
     one.beat(consumer("T", group="old"))
     for _ in range(EXPIRY_MS // SCAN_MS + 1):
@@ -231,7 +231,7 @@ def test_only_the_silent_group_of_a_connection_expires(clock: Clock, groups: Con
 
 
 def test_there_is_no_scan_without_members(clock: Clock, groups: ConsumerGroups) -> None:
-    """A broker without members has no timer."""
+    """A broker without members has no timer for the expiry scan."""
     one = Client(groups, "c1")
     one.beat(consumer("T"))
     groups.leave("g", one.channel)
@@ -240,7 +240,7 @@ def test_there_is_no_scan_without_members(clock: Clock, groups: ConsumerGroups) 
 
 
 def test_fingerprints_show_a_change_of_subscription(groups: ConsumerGroups) -> None:
-    """The first fingerprint is no change."""
+    """A fingerprint counts as a change if a different one was stored before; the first one does not."""
     assert [groups.exchange_fingerprint("g", mark) for mark in (1, 1, 2, 2)] == [False, False, True, False]
 
 
@@ -248,7 +248,7 @@ def test_fingerprints_show_a_change_of_subscription(groups: ConsumerGroups) -> N
 
 
 def test_producers_are_picked_in_turn(clock: Clock) -> None:
-    """Each connection of a group has its turn; a group without connections has none."""
+    """`pick` returns a group's connections in turn, and None for a group without connections."""
     producers = ProducerGroups(clock)
     channels = [RecordingChannel() for _ in range(3)]
     for number, channel in enumerate(channels):
@@ -259,7 +259,7 @@ def test_producers_are_picked_in_turn(clock: Clock) -> None:
 
 
 def test_a_client_is_found_until_it_leaves(clock: Clock) -> None:
-    """Replies to a requester find its connection by client id."""
+    """A producer's connection is found by client id until the producer unregisters or disconnects."""
     producers = ProducerGroups(clock)
     channel = RecordingChannel()
     producers.heartbeat(Member(channel, "p", LanguageCode.JAVA, 479), "g")
@@ -269,7 +269,7 @@ def test_a_client_is_found_until_it_leaves(clock: Clock) -> None:
 
 
 def test_a_silent_producer_is_dropped_and_closed(clock: Clock) -> None:
-    """Producers expire like consumers."""
+    """A producer without heartbeats is dropped and its connection closed, as for consumers."""
     producers = ProducerGroups(clock)
     channel = RecordingChannel()
     producers.heartbeat(Member(channel, "p", LanguageCode.JAVA, 479), "g")

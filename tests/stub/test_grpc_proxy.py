@@ -40,19 +40,19 @@ ANY_PORT = Address("127.0.0.1", 0)
 HALF_A_MINUTE_MS = 30_000
 PKI = Path(__file__).parents[1] / "real" / "pki"
 CHECK_INTERVAL_MS = 30_000
-"""Milliseconds between two checks of open transactions."""
+"""Milliseconds between two rounds in which the broker checks open transactions."""
 
 
 @pytest.fixture
 def proxy() -> Iterator[Stub]:
-    """A stub with a frozen clock, and a client of its proxy."""
+    """Yield a stub with a frozen clock, and a client of its gRPC proxy."""
     with StubBroker({"T": 2}, frozen_clock=True) as stub, GrpcClient(stub.endpoints) as client:
         yield stub, client
 
 
 @pytest.fixture
 def apache() -> Iterator[Stub]:
-    """A stub with a frozen clock, and a client of a proxy that behaves as Apache's."""
+    """Yield a stub with a frozen clock, and a client of a proxy that has the limits of Apache's."""
     with StubBroker({"T": 2}, frozen_clock=True) as stub:
         opened = open_proxy(stub.state, stub.run, ANY_PORT, ProxyOptions(like_apache=True))
         with GrpcClient(str(opened.address)) as client:
@@ -61,17 +61,17 @@ def apache() -> Iterator[Stub]:
 
 
 def message(body: bytes = b"x", topic: str = "T", **system: Any) -> dict[str, Any]:
-    """Return a message to send."""
+    """Return the fields of a message to send."""
     return {"topic": resource(topic), "body": body, "system_properties": {"message_id": "01AB", **system}}
 
 
 def send(client: GrpcClient, *messages: dict[str, Any]) -> Any:
-    """Send messages."""
+    """Send messages, and return the response."""
     return client.ask("SendMessage", messages=messages)
 
 
 def receive(client: GrpcClient, count: int = 32, *, invisible_ms: int = HALF_A_MINUTE_MS, **more: Any) -> list[Any]:
-    """Return the items of a receive that does not wait."""
+    """Return the items of a ReceiveMessage stream; the call does not wait for a message."""
     fields = {
         "group": GROUP,
         "message_queue": queue_of(-1),
@@ -83,23 +83,23 @@ def receive(client: GrpcClient, count: int = 32, *, invisible_ms: int = HALF_A_M
 
 
 def received(items: list[Any]) -> list[Any]:
-    """Return the messages in a stream of received or pulled ones."""
+    """Return the messages among the items of a stream of ReceiveMessage or PullMessage."""
     return [item.message for item in items if item.WhichOneof("content") == "message"]
 
 
 def bodies(items: list[Any]) -> list[bytes]:
-    """Return the bodies of the messages in a stream."""
+    """Return the bodies of the messages among the items of a stream."""
     return [message.body for message in received(items)]
 
 
 def code_of(items: list[Any]) -> int:
-    """Return the status code of a stream."""
+    """Return the code of the only status among the items of a stream."""
     (code,) = [item.status.code for item in items if item.WhichOneof("content") == "status"]
     return int(code)
 
 
 def ack(client: GrpcClient, *messages: Any) -> Any:
-    """Acknowledge a received message."""
+    """Acknowledge received messages, and return the response."""
     entries = [{"message_id": "01AB", "receipt_handle": handle_of(message)} for message in messages]
     return client.ask("AckMessage", group=GROUP, topic=TOPIC, entries=entries)
 
@@ -110,23 +110,23 @@ def handle_of(message: Any) -> str:
 
 
 def pull(client: GrpcClient, offset: int, /, **more: Any) -> list[Any]:
-    """Return the items of a pull that does not wait."""
+    """Return the items of a PullMessage stream; the call does not wait for a message."""
     return list(client.ask("PullMessage", **{**pull_of(offset), **more}))
 
 
 def pull_of(offset: int) -> dict[str, Any]:
-    """Return a pull of the first queue."""
+    """Return the fields of a pull of the first queue from this offset."""
     return {"group": GROUP, "message_queue": queue_of(), "offset": offset, "batch_size": 32}
 
 
 def set_group(stub: StubBroker, **fields: Any) -> None:
-    """Configure the group."""
+    """Set the configuration of group g at the broker."""
     config = SubscriptionGroupConfig(group_name="g", **fields)
     stub.run(lambda: stub.state.brokers[0].group_configs.update(config))
 
 
 def set_topic(stub: StubBroker, topic: str, read: int, write: int, **attributes: str) -> None:
-    """Configure a topic."""
+    """Set a topic's numbers of queues and its attributes at the broker."""
     config = TopicConfig(topic_name=topic, read_queue_nums=read, write_queue_nums=write, perm=6, attributes=attributes)
     stub.run(lambda: stub.state.brokers[0].topics.create(config))
 
@@ -135,7 +135,7 @@ def set_topic(stub: StubBroker, topic: str, read: int, write: int, **attributes:
 
 
 def test_a_route_leads_to_the_proxy(proxy: Stub) -> None:
-    """Each queue's route names the proxy, allows reading and writing, and all types of message."""
+    """Each queue of a route has the proxy's address, and allows reading, writing and all message types."""
     stub, client = proxy
 
     answer = client.ask("QueryRoute", topic=TOPIC)
@@ -151,7 +151,7 @@ def test_a_route_leads_to_the_proxy(proxy: Stub) -> None:
 
 
 def test_permissions_are_those_of_each_queue(proxy: Stub) -> None:
-    """The first queues are readable and writable, the others readable only."""
+    """If a topic has more read queues than write queues, the surplus queues of its route are readable only."""
     stub, client = proxy
     set_topic(stub, "U", 2, 1)
 
@@ -165,7 +165,7 @@ def test_permissions_are_those_of_each_queue(proxy: Stub) -> None:
     [({"message.type": "FIFO"}, [2]), ({"message.type": "MIXED"}, [1, 2, 3, 4]), ({"message.type": "odd"}, [0])],
 )
 def test_a_topic_may_have_a_type(proxy: Stub, attributes: dict[str, str], types: list[int]) -> None:
-    """The route shows the type of the topic's attribute."""
+    """If a topic has a type attribute, its route allows the messages of that type only."""
     stub, client = proxy
     set_topic(stub, "U", 1, 1, **attributes)
 
@@ -175,7 +175,7 @@ def test_a_topic_may_have_a_type(proxy: Stub, attributes: dict[str, str], types:
 
 
 def test_a_topic_without_a_type_is_plain_at_apaches(apache: Stub) -> None:
-    """Apache's proxy shows NORMAL only."""
+    """At Apache's proxy the route of a topic without a type allows NORMAL messages only."""
     assert list(apache[1].ask("QueryRoute", topic=TOPIC).message_queues[0].accept_message_types) == [MessageType.NORMAL]
 
 
@@ -190,12 +190,12 @@ def test_a_topic_without_a_type_is_plain_at_apaches(apache: Stub) -> None:
     ],
 )
 def test_topics_that_have_no_route(proxy: Stub, topic: str, code: int) -> None:
-    """A missing topic, an illegal name and a system topic have no route."""
+    """A route request for a missing topic, an illegal name or a system topic is refused."""
     assert proxy[1].ask("QueryRoute", topic=resource(topic)).status.code == code
 
 
 def test_slaves_repeat_the_queues_of_their_masters() -> None:
-    """Clients keep the queues of broker id 0."""
+    """The route lists the queues for masters and for slaves; clients keep those with broker id 0."""
     with StubCluster(2, 1, topics={"T": 1}) as stub, GrpcClient(stub.endpoints) as client:
         queues = client.ask("QueryRoute", topic=TOPIC).message_queues
 
@@ -205,7 +205,7 @@ def test_slaves_repeat_the_queues_of_their_masters() -> None:
 
 @pytest.mark.parametrize(("is_orderly", "ids"), [(False, [-1]), (True, [0, 1])])
 def test_assignment(proxy: Stub, is_orderly: bool, ids: list[int]) -> None:
-    """A group gets one assignment for the broker, or one for each queue if it is orderly."""
+    """A group is assigned one entry for the broker, or one entry for each queue if it consumes in order."""
     stub, client = proxy
     set_group(stub, consume_message_orderly=is_orderly)
 
@@ -219,7 +219,7 @@ def test_assignment(proxy: Stub, is_orderly: bool, ids: list[int]) -> None:
 
 
 def test_a_sent_message_is_there_for_everybody(proxy: Stub) -> None:
-    """The message is stored with its properties, and the queues take turns."""
+    """A sent message is stored with its properties, and messages go to the queues in turn."""
     stub, client = proxy
 
     answers = [
@@ -236,7 +236,7 @@ def test_a_sent_message_is_there_for_everybody(proxy: Stub) -> None:
 
 
 def test_messages_of_a_group_share_a_queue(proxy: Stub) -> None:
-    """Messages of a group are stored in one queue, so they stay in order."""
+    """Messages of one message group are stored in the same queue, so they stay in order."""
     stub, client = proxy
 
     answer = send(client, *(message(b"%d" % number, message_group="x") for number in range(4)))
@@ -264,7 +264,7 @@ def test_messages_of_a_group_share_a_queue(proxy: Stub) -> None:
     ],
 )
 def test_messages_that_are_refused(proxy: Stub, faulty: dict[str, Any], code: Code) -> None:
-    """Nothing is stored, not even the valid messages of the request."""
+    """If a message breaks a rule of the protocol, it is refused with the rule's code and not stored."""
     stub, client = proxy
 
     assert send(client, faulty).status.code == code
@@ -272,13 +272,13 @@ def test_messages_that_are_refused(proxy: Stub, faulty: dict[str, Any], code: Co
 
 
 def test_a_request_is_for_one_topic(proxy: Stub) -> None:
-    """Messages of several topics, and no message at all, are refused."""
+    """A request with messages of several topics, or with none, is refused."""
     assert send(proxy[1]).status.code == Code.MESSAGE_CORRUPTED
     assert send(proxy[1], message(), message(topic="U")).status.code == Code.MESSAGE_CORRUPTED
 
 
 def test_a_topic_refuses_other_types(proxy: Stub) -> None:
-    """A topic accepts its own type and refuses the others."""
+    """A topic with a type accepts messages of this type and refuses all others."""
     stub, client = proxy
     set_topic(stub, "U", 1, 1, **{"message.type": "FIFO"})
 
@@ -287,7 +287,7 @@ def test_a_topic_refuses_other_types(proxy: Stub) -> None:
 
 
 def test_a_delayed_message_comes_later_or_never(proxy: Stub) -> None:
-    """The message is delivered when due, unless it is recalled, which the broker must allow."""
+    """A delayed message is delivered when due, and its recall is refused unless the broker allows recalls."""
     stub, client = proxy
     due = to_timestamp(stub.clock.now_ms() + 5_000)
 
@@ -306,7 +306,7 @@ def test_a_delayed_message_comes_later_or_never(proxy: Stub) -> None:
     ("resolution", "count"), [(TransactionResolution.COMMIT, 1), (TransactionResolution.ROLLBACK, 0)]
 )
 def test_a_transaction_ends_once(proxy: Stub, resolution: TransactionResolution, count: int) -> None:
-    """The message of a transaction is invisible until the transaction ends."""
+    """The message of a transaction can be read after a commit only, and a second end is refused."""
     stub, client = proxy
     (entry,) = send(client, message(message_type=MessageType.TRANSACTION)).entries
     assert stub.messages("T") == []
@@ -324,7 +324,7 @@ def test_a_transaction_ends_once(proxy: Stub, resolution: TransactionResolution,
 
 
 def test_the_producer_is_asked_about_a_forgotten_transaction(proxy: Stub) -> None:
-    """The check arrives on the Telemetry stream; the producer's response concerns the broker's copy."""
+    """A check is written to the Telemetry stream, and the producer's response ends the broker's copy."""
     stub, client = proxy
     telemetry = client.telemetry()
     telemetry.settle(client_type=ClientType.PRODUCER, publishing={"topics": [TOPIC]})
@@ -350,7 +350,7 @@ def test_the_producer_is_asked_about_a_forgotten_transaction(proxy: Stub) -> Non
 
 
 def test_received_messages_are_invisible_to_others(proxy: Stub) -> None:
-    """The status comes first, the time last, and other consumers do not get the messages."""
+    """A response has status, messages and time in this order; another receive does not get the messages."""
     stub, client = proxy
     put = stub.put("T", b"hello", tags="new", queue_id=1)
 
@@ -365,7 +365,7 @@ def test_received_messages_are_invisible_to_others(proxy: Stub) -> None:
 
 
 def test_a_message_comes_back_unless_it_is_acknowledged(proxy: Stub) -> None:
-    """The message is delivered as another attempt when its time is up, and the old handle is invalid then."""
+    """An unacknowledged message is delivered again when its time is up, and its old handle is then invalid."""
     stub, client = proxy
     for body in (b"a", b"b"):
         stub.put("T", body, queue_id=0)
@@ -383,7 +383,7 @@ def test_a_message_comes_back_unless_it_is_acknowledged(proxy: Stub) -> None:
 
 
 def test_a_message_may_be_kept_longer(proxy: Stub) -> None:
-    """An extension returns a new handle; a wrong handle is returned, because clients adopt any."""
+    """A change of the invisible time returns a new handle; a refused change returns the handle of the request."""
     stub, client = proxy
     stub.put("T", b"x")
     (lent,) = received(receive(client))
@@ -401,7 +401,7 @@ def test_a_message_may_be_kept_longer(proxy: Stub) -> None:
 
 
 def test_a_message_may_be_given_up(proxy: Stub) -> None:
-    """The message becomes a dead letter of the group and is acknowledged."""
+    """A message that is forwarded becomes a dead letter of the group and counts as acknowledged."""
     stub, client = proxy
     stub.put("T", b"bad", queue_id=0)
     (lent,) = received(receive(client))
@@ -415,7 +415,7 @@ def test_a_message_may_be_given_up(proxy: Stub) -> None:
 
 
 def test_a_message_is_delivered_a_limited_number_of_times(proxy: Stub) -> None:
-    """A message is delivered once more than the group retries; then it becomes a dead letter."""
+    """After the first delivery and the group's retries a message becomes a dead letter."""
     stub, client = proxy
     set_group(stub, retry_max_times=1)
     stub.put("T", b"bad")
@@ -430,7 +430,7 @@ def test_a_message_is_delivered_a_limited_number_of_times(proxy: Stub) -> None:
 
 
 def test_a_consumer_waits_for_a_message(proxy: Stub) -> None:
-    """The consumer gets a message when it is stored, or when it becomes visible again."""
+    """A waiting receive gets a message when it is stored, and ends without one when its time is up."""
     stub, client = proxy
     waiting = {
         "group": GROUP,
@@ -455,7 +455,7 @@ def test_a_consumer_waits_for_a_message(proxy: Stub) -> None:
 
 
 def test_a_message_that_comes_back_ends_a_wait(proxy: Stub) -> None:
-    """No new message is needed."""
+    """If an invisible message becomes visible again, a waiting receive gets it."""
     stub, client = proxy
     stub.put("T", b"x")
     receive(client, invisible_ms=10_000)
@@ -475,7 +475,7 @@ def test_a_message_that_comes_back_ends_a_wait(proxy: Stub) -> None:
 
 
 def wait_until(condition: Any) -> None:
-    """Wait for a condition that another thread fulfils."""
+    """Wait until a condition holds that another thread brings about; fail after half a minute."""
     deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
@@ -483,7 +483,7 @@ def wait_until(condition: Any) -> None:
 
 
 def test_a_wait_ends_before_the_callers_deadline(proxy: Stub) -> None:
-    """The wait ends before the caller's deadline, although the stub's clock is frozen."""
+    """A waiting receive ends before the caller's deadline, although the stub's clock is frozen."""
     items = receive(proxy[1], timeout_s=2, long_polling_timeout=to_duration(20_000))
 
     assert code_of(items) == Code.MESSAGE_NOT_FOUND
@@ -499,7 +499,7 @@ def test_a_wait_ends_before_the_callers_deadline(proxy: Stub) -> None:
     ],
 )
 def test_filters(proxy: Stub, expression: dict[str, Any], expected: list[bytes]) -> None:
-    """Receives and pulls filter alike."""
+    """With the same filter expression, a receive and a pull return the same messages."""
     stub, client = proxy
     for tag in "abc":
         stub.put("T", tag.encode(), tags=tag, queue_id=0)
@@ -521,14 +521,14 @@ def test_filters(proxy: Stub, expression: dict[str, Any], expected: list[bytes])
     ],
 )
 def test_receives_that_are_refused(proxy: Stub, fields: dict[str, Any], code: Code) -> None:
-    """The delivery time is the last item all the same."""
+    """If a receive is refused, the delivery time is still the last item of its stream."""
     items = receive(proxy[1], **fields)
 
     assert (code_of(items), items[-1].WhichOneof("content")) == (code, "delivery_timestamp")
 
 
 def test_a_push_consumer_keeps_its_messages_while_it_lives(proxy: Stub) -> None:
-    """The messages become visible again after the consumer has left."""
+    """Messages of a push consumer stay invisible while it lives, and are visible again after it has left."""
     stub, client = proxy
     settle_consumer(client, ClientType.PUSH_CONSUMER)
     stub.put("T", b"x")
@@ -543,7 +543,7 @@ def test_a_push_consumer_keeps_its_messages_while_it_lives(proxy: Stub) -> None:
 
 
 def test_a_push_consumer_sets_when_it_tries_again(proxy: Stub) -> None:
-    """The consumer's own period counts, although it is alive."""
+    """If a push consumer sets an invisible time, the message is visible again after it, and is not renewed."""
     stub, client = proxy
     settle_consumer(client, ClientType.PUSH_CONSUMER)
     stub.put("T", b"x")
@@ -562,7 +562,7 @@ def test_a_push_consumer_sets_when_it_tries_again(proxy: Stub) -> None:
 
 
 def test_an_orderly_group_gets_one_batch_at_a_time(proxy: Stub) -> None:
-    """A repeated attempt gets the same batch, and another attempt none."""
+    """Until a batch is acknowledged, the same attempt gets it again, and another attempt gets nothing."""
     stub, client = proxy
     set_group(stub, consume_message_orderly=True)
     for body in (b"a", b"b", b"c"):
@@ -579,7 +579,7 @@ def test_an_orderly_group_gets_one_batch_at_a_time(proxy: Stub) -> None:
 
 
 def test_receiving_follows_a_reset_of_the_group(proxy: Stub) -> None:
-    """A receive starts at the offset that an administrator or another client set, lower or higher."""
+    """A receive starts at the offset that an administrator or another client has set, lower or higher."""
     stub, client = proxy
     for body in (b"a", b"b", b"c"):
         stub.put("T", body, queue_id=0)
@@ -593,7 +593,7 @@ def test_receiving_follows_a_reset_of_the_group(proxy: Stub) -> None:
 
 
 def test_a_group_that_got_nothing_has_no_offset(proxy: Stub) -> None:
-    """Other clients may then choose its start; an unacknowledged message holds its offset."""
+    """A group that never received a message has no offset; an unacknowledged message keeps the offset before it."""
     stub, client = proxy
     receive(client)
     assert stub.offsets("g") == {}
@@ -606,7 +606,7 @@ def test_a_group_that_got_nothing_has_no_offset(proxy: Stub) -> None:
 
 
 def test_a_wait_for_an_orderly_queue_ends_when_it_is_free(proxy: Stub) -> None:
-    """The wait ends once, even if two messages free the queue at the same time."""
+    """An acknowledged batch frees its queue, and ends a wait for it once, even with two messages."""
     stub, client = proxy
     set_group(stub, consume_message_orderly=True)
     for body in (b"a", b"b", b"c", b"d"):
@@ -629,7 +629,7 @@ def test_a_wait_for_an_orderly_queue_ends_when_it_is_free(proxy: Stub) -> None:
 
 
 def test_a_new_group_begins_at_the_end_where_messages_were_deleted(proxy: Stub) -> None:
-    """The group starts with the last message, as with pop."""
+    """If messages of a queue were deleted, a new group starts with the last message, as with pop."""
     stub, client = proxy
     for body in (b"a", b"b", b"c"):
         stub.put("T", body, queue_id=0)
@@ -642,7 +642,7 @@ def test_a_new_group_begins_at_the_end_where_messages_were_deleted(proxy: Stub) 
 
 
 def test_pulled_messages_come_with_the_next_offset(proxy: Stub) -> None:
-    """Pulled messages have no handle and can be pulled repeatedly; no offset is committed."""
+    """Pulled messages have no handle and can be pulled again, since a pull commits no offset."""
     stub, client = proxy
     for body in (b"a", b"b"):
         stub.put("T", body, queue_id=0)
@@ -661,7 +661,7 @@ def test_pulled_messages_come_with_the_next_offset(proxy: Stub) -> None:
     [(1, Code.ILLEGAL_OFFSET, 2), (3, Code.MESSAGE_NOT_FOUND, 3), (4, Code.ILLEGAL_OFFSET, 3)],
 )
 def test_offsets_where_there_is_nothing(proxy: Stub, offset: int, code: Code, next_offset: int) -> None:
-    """Before the first message, at the end and behind it, the status and the next offset tell how to go on."""
+    """If a pull's offset has no message, its status and next offset say where to continue."""
     stub, client = proxy
     for body in (b"a", b"b", b"c"):
         stub.put("T", body, queue_id=0)
@@ -673,7 +673,7 @@ def test_offsets_where_there_is_nothing(proxy: Stub, offset: int, code: Code, ne
 
 
 def test_a_pull_passes_over_what_is_filtered_out(proxy: Stub) -> None:
-    """The next offset lies behind the filtered messages."""
+    """If a filter matches no message, the next offset lies behind the scanned messages."""
     stub, client = proxy
     stub.put("T", b"a", tags="a", queue_id=0)
 
@@ -683,7 +683,7 @@ def test_a_pull_passes_over_what_is_filtered_out(proxy: Stub) -> None:
 
 
 def test_a_pull_at_the_end_waits(proxy: Stub) -> None:
-    """The pull waits for a message, or until its timeout."""
+    """A pull at the end of a queue waits until a message is stored or its timeout passes."""
     stub, client = proxy
     waiting = {**pull_of(0), "long_polling_timeout": to_duration(20_000)}
     call = client.start("PullMessage", **waiting)
@@ -709,14 +709,14 @@ def test_a_pull_at_the_end_waits(proxy: Stub) -> None:
     ],
 )
 def test_pulls_that_are_refused(proxy: Stub, fields: dict[str, Any], code: Code) -> None:
-    """A refused pull gets a status and no next offset."""
+    """A refused pull gets a status, and no next offset."""
     (item,) = pull(proxy[1], 0, **fields)
 
     assert item.status.code == code
 
 
 def test_the_status_of_a_pull_may_come_last() -> None:
-    """With the option, the status is the last item."""
+    """With the option `status_last`, the status is the last item of a pull's stream."""
     with StubBroker({"T": 1}) as stub:
         opened = open_proxy(stub.state, stub.run, ANY_PORT, ProxyOptions(status_last=True))
         stub.put("T", b"x")
@@ -741,7 +741,7 @@ def test_the_status_of_a_pull_may_come_last() -> None:
     ],
 )
 def test_offsets_of_a_queue(proxy: Stub, question: dict[str, Any], code: Code, offset: int) -> None:
-    """The methods return a queue's bounds, and the first message since a time."""
+    """QueryOffset returns a queue's minimum or maximum offset, or the first offset stored since a time."""
     stub, client = proxy
     for store_timestamp in (1_000, 2_000, 3_000):
         stub.put("T", b"x", queue_id=0, store_timestamp=store_timestamp)
@@ -753,7 +753,7 @@ def test_offsets_of_a_queue(proxy: Stub, question: dict[str, Any], code: Code, o
 
 
 def test_a_groups_offset_is_what_was_stored(proxy: Stub) -> None:
-    """A group without a commit has no offset, and a negative one is refused."""
+    """GetOffset returns the committed offset, or no offset before a commit; a negative commit is refused."""
     stub, client = proxy
     place: dict[str, Any] = {"group": GROUP, "message_queue": queue_of(1)}
 
@@ -770,7 +770,7 @@ def test_a_groups_offset_is_what_was_stored(proxy: Stub) -> None:
 
 
 def settle_consumer(client: GrpcClient, client_type: ClientType) -> Any:
-    """Write a consumer's settings and return their completed form."""
+    """Write a consumer's settings to a Telemetry stream, and return the completed settings."""
     entry = {"topic": TOPIC, "expression": {"type": FilterType.TAG, "expression": "*"}}
     command = client.telemetry().settle(
         client_type=client_type, subscription={"group": GROUP, "subscriptions": [entry]}
@@ -780,7 +780,7 @@ def settle_consumer(client: GrpcClient, client_type: ClientType) -> Any:
 
 
 def test_a_producers_settings_are_completed(proxy: Stub) -> None:
-    """The settings get limits and a retry policy."""
+    """The server adds limits and a retry policy to a producer's settings."""
     command = (
         proxy[1].telemetry().settle(client_type=ClientType.PRODUCER, publishing={"topics": [TOPIC], "max_body_size": 1})
     )
@@ -792,7 +792,7 @@ def test_a_producers_settings_are_completed(proxy: Stub) -> None:
 
 
 def test_a_consumers_settings_are_completed(proxy: Stub) -> None:
-    """The settings follow the group's configuration; the client is a member until it unregisters."""
+    """A consumer's settings get the group's configuration, and the consumer is a member until it unregisters."""
     stub, client = proxy
     set_group(stub, consume_message_orderly=True, retry_max_times=5)
 
@@ -807,7 +807,7 @@ def test_a_consumers_settings_are_completed(proxy: Stub) -> None:
 
 
 def test_a_silent_consumer_is_no_member_for_long(proxy: Stub) -> None:
-    """Only heartbeats keep the membership."""
+    """A consumer without heartbeats loses its membership."""
     stub, client = proxy
     settle_consumer(client, ClientType.SIMPLE_CONSUMER)
 
@@ -825,7 +825,7 @@ def test_a_silent_consumer_is_no_member_for_long(proxy: Stub) -> None:
     [{}, {"subscription": {"group": resource("a b")}}, {"publishing": {"topics": [resource("SCHEDULE_TOPIC_XXXX")]}}],
 )
 def test_settings_that_end_the_stream(proxy: Stub, settings: dict[str, Any]) -> None:
-    """Settings without a role, or with illegal names, end the stream."""
+    """If settings have no role or an illegal name, the stream ends with an error."""
     with pytest.raises(grpc.RpcError) as caught:
         proxy[1].telemetry().settle(**settings)
 
@@ -837,7 +837,7 @@ def test_settings_that_end_the_stream(proxy: Stub, settings: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("name", ["PullMessage", "GetOffset", "UpdateOffset", "QueryOffset", "SyncLiteSubscription"])
 def test_apaches_proxy_does_not_pull(apache: Stub, name: str) -> None:
-    """The gRPC server responds that the method is unimplemented."""
+    """At Apache's proxy the pull methods are unimplemented."""
     with pytest.raises(grpc.RpcError) as caught:
         apache[1].ask(name)
 
@@ -845,7 +845,7 @@ def test_apaches_proxy_does_not_pull(apache: Stub, name: str) -> None:
 
 
 def test_apaches_proxy_wants_settings_first(apache: Stub) -> None:
-    """Receives, heartbeats and terminations without settings are refused."""
+    """At Apache's proxy receives, heartbeats and terminations are refused before the client sent settings."""
     client = apache[1]
 
     assert code_of(receive(client)) == Code.INTERNAL_SERVER_ERROR
@@ -856,7 +856,7 @@ def test_apaches_proxy_wants_settings_first(apache: Stub) -> None:
 
 
 def test_apaches_proxy_has_no_pull_consumers(apache: Stub) -> None:
-    """The settings of a pull consumer end the stream."""
+    """At Apache's proxy the settings of a pull consumer end the stream."""
     with pytest.raises(grpc.RpcError) as caught:
         settle_consumer(apache[1], ClientType.PULL_CONSUMER)
 
@@ -875,7 +875,7 @@ def test_clients_must_send_their_id(proxy: Stub) -> None:
 
 @pytest.mark.parametrize(("secret", "code"), [("sk1", Code.OK), ("sk2", Code.UNAUTHORIZED)])
 def test_signed_calls_only_when_there_are_users(secret: str, code: Code) -> None:
-    """With users, only calls signed as the official clients sign are served."""
+    """If the proxy has users, a call is served only if one of them signed it."""
     now = "20261118T091847Z"
     signed = {**IDENTITY, DATE_TIME: now, AUTHORIZATION: make_authorization("ak1", secret, now)}
     with StubBroker({"T": 1}, acl={"ak1": "sk1"}) as stub, GrpcClient(stub.endpoints, signed) as client:
@@ -891,7 +891,7 @@ def test_a_large_message_passes(proxy: Stub) -> None:
 
 
 def test_a_taken_port_is_named(proxy: Stub) -> None:
-    """The error names the port and what to do."""
+    """If the port is taken, the error names it and says what to do."""
     stub, _ = proxy
 
     with pytest.raises(ConnectError, match="cannot listen for gRPC"):
@@ -899,7 +899,7 @@ def test_a_taken_port_is_named(proxy: Stub) -> None:
 
 
 def test_with_a_certificate_the_proxy_speaks_tls() -> None:
-    """A client that trusts the authority is served; a plain one is not."""
+    """If the proxy has a certificate, a client that trusts it is served, and a plain client is not."""
     files = TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key"))
     with StubBroker({"T": 1}, tls=files) as stub:
         with GrpcClient(stub.endpoints, authority=(PKI / "ca.pem").read_bytes()) as trusting:
@@ -914,7 +914,7 @@ def test_with_a_certificate_the_proxy_speaks_tls() -> None:
 
 
 def test_calls_fail_on_command(proxy: Stub) -> None:
-    """The response has a gRPC code, or the translation of a broker's code; faults elsewhere do not count."""
+    """A scripted gRPC code is returned unchanged, a broker's code translated; faults of other servers do not apply."""
     stub, client = proxy
     stub.faults.answer(Code.MESSAGE_BODY_TOO_LARGE, "as told", at=PROXY, on="SendMessage")
     stub.faults.busy(at=PROXY)
@@ -928,7 +928,7 @@ def test_calls_fail_on_command(proxy: Stub) -> None:
 
 
 def test_an_answer_comes_late_on_command(proxy: Stub) -> None:
-    """The response is late by the stub's clock, which is frozen; the call is carried out at once."""
+    """A delayed call is carried out at once, and its response is late by the stub's clock."""
     stub, client = proxy
     stub.faults.delay(HALF_A_MINUTE_MS, at=PROXY, on="SendMessage")
     idle = repr(stub.clock)
@@ -944,7 +944,7 @@ def test_an_answer_comes_late_on_command(proxy: Stub) -> None:
 
 @pytest.mark.parametrize("fault", ["drop_reply", "cut_reply"])
 def test_an_answer_is_lost_on_command(proxy: Stub, fault: str) -> None:
-    """The call is carried out; the caller meets its deadline, or a broken connection."""
+    """If a response is dropped or cut, the call is carried out; the caller gets a timeout or a broken connection."""
     stub, client = proxy
     getattr(stub.faults, fault)(at=PROXY, on="SendMessage")
 
@@ -957,7 +957,7 @@ def test_an_answer_is_lost_on_command(proxy: Stub, fault: str) -> None:
 
 
 def test_faults_of_single_bytes_are_not_for_the_proxy(proxy: Stub) -> None:
-    """The proxy sends whole messages, so such a fault is refused."""
+    """A fault of single bytes is refused for the proxy, because gRPC sends whole messages."""
     stub, _ = proxy
 
     with pytest.raises(OptionError, match="use answer, delay, drop_reply or cut_reply"):
@@ -965,7 +965,7 @@ def test_faults_of_single_bytes_are_not_for_the_proxy(proxy: Stub) -> None:
 
 
 def test_nothing_is_left_of_a_closed_proxy() -> None:
-    """Closing ends all threads, even while clients wait and streams are open."""
+    """After a close all threads have ended, even if clients were waiting and streams were open."""
     others = threads()
     with StubBroker({"T": 1}) as stub, GrpcClient(stub.endpoints) as client:
         settle_consumer(client, ClientType.SIMPLE_CONSUMER)
@@ -979,7 +979,7 @@ def test_nothing_is_left_of_a_closed_proxy() -> None:
 
 
 def test_repr_shows_where_it_is(proxy: Stub) -> None:
-    """The repr contains the address."""
+    """The repr of the proxy contains its address."""
     stub, _ = proxy
     opened = open_proxy(stub.state, stub.run, ANY_PORT)
 
@@ -994,7 +994,7 @@ CLIENT = Path(__file__).with_name("official_grpc_client.py")
 
 
 def start_client(home: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start the official client in a process of its own."""
+    """Start the official client in a process of its own, and return the process."""
     return subprocess.Popen(
         [sys.executable, str(CLIENT), *arguments],
         env={**os.environ, "HOME": str(home), "no_grpc_proxy": "*"},
@@ -1005,14 +1005,14 @@ def start_client(home: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def end_client(client: subprocess.Popen[str]) -> Any:
-    """Return what the official client printed."""
+    """Wait for the official client's process, and return the JSON that it printed."""
     output, _ = client.communicate("\n", timeout=60)
     assert client.returncode == 0
     return json.loads(output.splitlines()[-1])
 
 
 def test_the_official_client_sends_and_receives(tmp_path: Path) -> None:
-    """Plain, grouped and delayed messages arrive unchanged and are acknowledged."""
+    """The official client receives its plain, grouped and delayed messages unchanged, and acknowledges them."""
     with StubBroker({"T": 2}) as stub:
         seen = end_client(start_client(tmp_path, "send_and_receive", str(stub.endpoints)))
         offsets = stub.offsets("g")
@@ -1026,7 +1026,7 @@ def test_the_official_client_sends_and_receives(tmp_path: Path) -> None:
 
 
 def test_the_official_client_ends_transactions(tmp_path: Path) -> None:
-    """The client ends transactions by itself, and after a check."""
+    """The official client ends transactions when it sends, and when the broker checks them."""
     with StubBroker({"T": 1}) as stub:
         client = start_client(tmp_path, "transact", str(stub.endpoints))
         assert client.stdout and client.stdout.readline() == "sent\n"
@@ -1039,7 +1039,7 @@ def test_the_official_client_ends_transactions(tmp_path: Path) -> None:
 
 
 def test_the_official_client_is_pushed_to(tmp_path: Path) -> None:
-    """A push consumer gets the messages that other clients sent."""
+    """The official push consumer gets messages that other clients sent."""
     with StubBroker({"T": 2}) as stub:
         stub.put("T", b"one")
         stub.put("T", b"two")

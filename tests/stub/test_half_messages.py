@@ -28,14 +28,14 @@ TIMEOUT_MS, INTERVAL_MS = 6_000, 30_000
 
 
 class Producer:
-    """A producer of group p at a broker, which records the checks it gets."""
+    """A producer of group p at a broker, which records the checks that the broker sends."""
 
     def __init__(self, release: str = "5.3.3") -> None:
         self.direct = DirectBroker(release)
         self.connect()
 
     def connect(self) -> None:
-        """Register the producer."""
+        """Register the producer at the broker."""
         self.direct.broker.producer_groups.heartbeat(Member(self.direct.channel, "c", LanguageCode.JAVA, 479), "p")
 
     def prepare(self, body: bytes = b"half", **properties: str) -> Stored:
@@ -47,7 +47,7 @@ class Producer:
         )
 
     def end(self, stored: Stored, decision: int, *, checked: bool = False, group: str = "p", shift: int = 0) -> Command:
-        """End the transaction of a half message."""
+        """Send the end of a half message's transaction, and return the response."""
         header = EndTransactionRequestHeader(
             producer_group=group,
             tran_state_table_offset=stored.queue_offset + shift,
@@ -59,7 +59,7 @@ class Producer:
         return self.direct.ask(header)
 
     def requests(self) -> list[tuple[CheckTransactionStateRequestHeader, Record]]:
-        """Return the checks since the last call."""
+        """Return the checks that came since the last call."""
         oneways = [(header, body) for code, header, body in self.direct.channel.oneways]
         self.direct.channel.oneways.clear()
         return [
@@ -69,18 +69,18 @@ class Producer:
         ]
 
     def beat_for(self, ms: int) -> None:
-        """Let time pass, with heartbeats."""
+        """Let `ms` milliseconds pass while the producer sends heartbeats."""
         for _ in range(ms // INTERVAL_MS):
             self.direct.clock.advance(INTERVAL_MS)
             self.connect()
 
     def committed(self) -> list[Record]:
-        """Return the messages that consumers can read."""
+        """Return the messages of topic T that consumers can read."""
         return self.direct.found("T", 3)
 
 
 def test_a_half_message_is_hidden_until_its_commit() -> None:
-    """The commit stores it in its own topic, marked as committed and with the half message's offset."""
+    """Only after its commit a half message is in its own topic, marked as committed and with its half offset."""
     producer = Producer()
     half = producer.prepare()
     (hidden,) = producer.direct.found(HALF_TOPIC)
@@ -102,7 +102,7 @@ def test_a_half_message_is_hidden_until_its_commit() -> None:
 
 @pytest.mark.parametrize(("decision", "count"), [(COMMIT, 1), (ROLLBACK, 1), (UNKNOWN, 0)])
 def test_both_ends_leave_a_marker(decision: int, count: int) -> None:
-    """An ended message is not checked any more; an undecided end leaves no marker."""
+    """A commit or rollback leaves a marker that stops checks; an undecided end leaves none."""
     producer = Producer()
     producer.end(producer.prepare(), decision)
     assert len(producer.direct.found(HALF_DONE_TOPIC)) == count
@@ -111,7 +111,7 @@ def test_both_ends_leave_a_marker(decision: int, count: int) -> None:
 
 
 def test_the_check_is_about_a_copy() -> None:
-    """The check carries the message as the producer knows it, and the copy's places, by which it is ended."""
+    """A check has the original topic and queue, but the id and offsets of a stored copy, by which it is ended."""
     producer = Producer()
     half = producer.prepare()
     producer.beat_for(INTERVAL_MS)
@@ -136,7 +136,7 @@ def test_the_check_is_about_a_copy() -> None:
 
 
 def test_4_9_7_names_neither_topic_nor_broker() -> None:
-    """A check of 4.9.7 has fewer fields, and a half message no transaction id."""
+    """At 4.9.7 a check lacks topic and broker name, and a half message has no transaction id."""
     producer = Producer("4.9.7")
     producer.prepare()
     producer.beat_for(INTERVAL_MS)
@@ -146,7 +146,7 @@ def test_4_9_7_names_neither_topic_nor_broker() -> None:
 
 
 def test_a_young_message_is_left_alone() -> None:
-    """Only a message older than the timeout is checked, at the next interval."""
+    """A message is checked only if it is older than the timeout, and then in the next round of checks."""
     producer = Producer()
     producer.prepare(b"old")
     producer.direct.clock.advance(INTERVAL_MS - TIMEOUT_MS)
@@ -158,7 +158,7 @@ def test_a_young_message_is_left_alone() -> None:
 
 
 def test_checks_come_to_an_end() -> None:
-    """After fifteen checks the message is given up."""
+    """After fifteen checks without a decision a half message is given up."""
     producer = Producer()
     producer.prepare()
     producer.beat_for(20 * INTERVAL_MS)
@@ -170,7 +170,7 @@ def test_checks_come_to_an_end() -> None:
 
 
 def test_a_message_given_up_is_taken_up_on_command() -> None:
-    """An administrator has the message checked again, from the first check on."""
+    """If an administrator resumes a given-up message, it is checked again, and its checks count from one."""
     producer = Producer()
     producer.prepare()
     producer.beat_for(20 * INTERVAL_MS)
@@ -184,7 +184,7 @@ def test_a_message_given_up_is_taken_up_on_command() -> None:
 
 
 def test_only_half_messages_are_taken_up() -> None:
-    """Another message is ignored, and a missing one is an error."""
+    """Resuming the check of another message has no effect, and of a missing message is an error."""
     producer = Producer()
     plain = producer.direct.put()
 
@@ -195,14 +195,14 @@ def test_only_half_messages_are_taken_up() -> None:
 
 
 def resume_check(producer: Producer, message_id: str) -> int:
-    """Return the response to an administrator's request to check a half message again."""
+    """Send an administrator's request to check a half message again, and return the response code."""
     direct, command = producer.direct, Command(AdminCode.RESUME_CHECK_HALF_MESSAGE, fields={"msgId": message_id})
     Dispatcher("", direct.broker, BROKER_HANDLERS, direct.broker.settings, FaultScript()).serve(command, direct.channel)
     return direct.channel.replies.pop().code
 
 
 def test_a_message_older_than_the_log_is_given_up() -> None:
-    """A message older than the log's retention is not checked."""
+    """If a half message is older than the log's retention, it is given up without a check."""
     producer = Producer()
     born_ms = producer.direct.clock.now_ms() - OLDEST_MS - 1
     producer.direct.broker.half_messages.prepare(InnerMessage("T", 3, b"x", {"PGROUP": "p"}, born_timestamp=born_ms))
@@ -211,7 +211,7 @@ def test_a_message_older_than_the_log_is_given_up() -> None:
 
 
 def test_a_message_may_claim_more_time() -> None:
-    """The message's copy moves behind the others until its time is over, and an end of the original ends the copy."""
+    """During its own immunity time a message is only copied behind the others; an end of the original ends the copy."""
     producer = Producer()
     patient = producer.prepare(b"patient", CHECK_IMMUNITY_TIME_IN_SECONDS="100")
     producer.prepare(b"other")
@@ -230,7 +230,7 @@ def test_a_message_may_claim_more_time() -> None:
 
 
 def test_a_first_end_may_come_too_late() -> None:
-    """After the message's own immunity time, or the longer timeout, 5.x accepts an end only after a check."""
+    """If a message's own immunity time and the timeout are over, 5.x refuses an end that no check has asked for."""
     producer = Producer()
     half = producer.prepare(CHECK_IMMUNITY_TIME_IN_SECONDS="10")
     hasty = producer.prepare(b"hasty", CHECK_IMMUNITY_TIME_IN_SECONDS="1")
@@ -246,7 +246,7 @@ def test_a_first_end_may_come_too_late() -> None:
     [("q", 0, "The producer group wrong"), ("p", 1, "The transaction state table offset wrong")],
 )
 def test_an_end_must_know_the_message(group: str, shift: int, remark: str) -> None:
-    """The producer group and the half offset must match."""
+    """An end with a wrong producer group or a wrong half offset is refused."""
     producer = Producer()
     refused = producer.end(producer.prepare(), COMMIT, group=group, shift=shift)
     assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, remark)
@@ -254,7 +254,7 @@ def test_an_end_must_know_the_message(group: str, shift: int, remark: str) -> No
 
 
 def test_only_half_messages_can_be_ended() -> None:
-    """A missing message and one of another topic are refused."""
+    """An end of a missing message, or of one in another topic, is refused."""
     producer = Producer()
     other = producer.direct.put("T", PGROUP="p")
     for stored in (other, Stored("", 0, 9_999_999, 0)):
@@ -262,7 +262,7 @@ def test_only_half_messages_can_be_ended() -> None:
 
 
 def test_a_commit_twice_is_stored_twice() -> None:
-    """The half message stays, so each commit stores it."""
+    """If a half message is committed twice, it is stored twice."""
     producer = Producer()
     half = producer.prepare()
     for _ in range(2):
@@ -271,7 +271,7 @@ def test_a_commit_twice_is_stored_twice() -> None:
 
 
 def test_a_slave_ends_no_transaction() -> None:
-    """A slave refuses the end of a transaction."""
+    """If the end of a transaction is sent to a slave, it is refused."""
     producer = Producer()
     half = producer.prepare()
     producer.direct.broker = producer.direct.make_slave()
@@ -279,7 +279,7 @@ def test_a_slave_ends_no_transaction() -> None:
 
 
 def test_a_delay_level_loses_a_half_message() -> None:
-    """The delayed delivery would go to the half topic, which a real broker refuses; clients remove the level."""
+    """A half message that is given a delay level is lost, as at a real broker; clients remove the level."""
     producer = Producer()
     producer.end(producer.prepare(DELAY="1"), COMMIT)
     producer.direct.clock.advance(10_000)
@@ -287,7 +287,7 @@ def test_a_delay_level_loses_a_half_message() -> None:
 
 
 def test_an_open_end_has_no_answer() -> None:
-    """An undecided end gets no response, and a rollback one with a default remark."""
+    """An end that neither commits nor rolls back gets no response; a rollback gets one with a remark."""
     producer = Producer()
     half = producer.prepare()
     assert producer.end(half, UNKNOWN).remark == "held"
@@ -295,7 +295,7 @@ def test_an_open_end_has_no_answer() -> None:
 
 
 def test_checks_continue_after_a_restart() -> None:
-    """Markers show which messages have ended; the others are checked."""
+    """After a restart ended messages are not checked, because their markers are read; the others are checked."""
     producer = Producer()
     producer.end(producer.prepare(b"done"), COMMIT)
     producer.prepare(b"open")
@@ -311,7 +311,7 @@ def test_checks_continue_after_a_restart() -> None:
     [({"TRAN_MSG": "true"}, 0, True), ({"TRAN_MSG": "true", "DELAY": "3"}, 1, False), ({"TRAN_MSG": "no"}, 0, False)],
 )
 def test_what_begins_a_transaction(properties: dict[str, str], times: int, half: bool) -> None:
-    """The property decides, except for a message that is sent for a retry."""
+    """A message with the transaction property begins a transaction, unless it is sent for a retry."""
     assert is_half(InnerMessage("T", 0, b"x", properties, reconsume_times=times)) is half
 
 
@@ -319,19 +319,19 @@ def test_what_begins_a_transaction(properties: dict[str, str], times: int, half:
 
 
 def recall(direct: DirectBroker, handle: str, topic: str = "T") -> Command:
-    """Recall a timer message."""
+    """Send a recall of a timer message, and return the response."""
     return direct.ask(RecallMessageRequestHeader(topic=topic, recall_handle=handle, producer_group="p"))
 
 
 def test_recalls_are_off_by_default() -> None:
-    """The refusal contains the region, as recorded."""
+    """By default a recall is refused, and the response contains the region, as recorded."""
     refused = recall(DirectBroker(), "x")
     assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
     assert refused.fields == {"MSG_REGION": "DefaultRegion"}
 
 
 def test_a_recalled_message_never_comes() -> None:
-    """The response names the recalled message."""
+    """A recalled message is not delivered, and the response to its recall names it."""
     direct = DirectBroker(recall_messages=True)
     direct.broker.topics.find_or_create("T", 1)
     message = InnerMessage("T", 0, b"x", {"TIMER_DELAY_SEC": "10", "UNIQ_KEY": "A"})
@@ -351,7 +351,7 @@ def test_a_recalled_message_never_comes() -> None:
     ],
 )
 def test_a_handle_must_fit(topic: str, broker: str, after_ms: int, remark: str) -> None:
-    """Topic, broker and time are checked."""
+    """A recall is refused if its handle has another topic, another broker or a passed time."""
     direct = DirectBroker(recall_messages=True)
     direct.broker.topics.find_or_create("T", 1)
     refused = recall(direct, RecallHandle(topic, broker, direct.clock.now_ms() + after_ms, "A").encode())
@@ -359,14 +359,14 @@ def test_a_handle_must_fit(topic: str, broker: str, after_ms: int, remark: str) 
 
 
 def test_a_recall_needs_a_topic_and_a_handle() -> None:
-    """A missing topic and a malformed handle have different responses."""
+    """A recall without a topic and one with a malformed handle get different error responses."""
     direct = DirectBroker(recall_messages=True)
     assert recall(direct, "x", "nope").code == ResponseCode.TOPIC_NOT_EXIST
     assert recall(direct, "x", "TBW102").remark == "recall handle is invalid"
 
 
 def test_codes_are_told_apart() -> None:
-    """A check has its own request code, different from a notification's."""
+    """The request code of a check differs from that of a notification."""
     producer = Producer()
     producer.prepare()
     producer.direct.clock.advance(INTERVAL_MS)

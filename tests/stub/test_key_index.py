@@ -11,7 +11,7 @@ FOR_EVER = 0, 2**62
 
 
 def make_store() -> Store:
-    """Return a store with messages under keys."""
+    """Return a store with some messages that have keys."""
     store = Store(Clock(frozen=True), Address("127.0.0.1", 10911))
     for number, keys in enumerate(("k1 shared", "k2 shared", "")):
         properties = {"KEYS": keys, "UNIQ_KEY": f"U{number}"}
@@ -20,7 +20,7 @@ def make_store() -> Store:
 
 
 def test_messages_are_found_by_any_of_their_keys() -> None:
-    """Keys are separated by spaces, the unique id is one, and the latest message comes first."""
+    """A message is found by each of its keys and by its unique id; the latest message comes first."""
     index = KeyIndex(make_store())
 
     assert [record.body for record in index.find("T", "shared", *FOR_EVER)] == [b"1", b"0"]
@@ -30,14 +30,14 @@ def test_messages_are_found_by_any_of_their_keys() -> None:
 
 
 def test_times_bound_the_search() -> None:
-    """The two times of a search are inclusive bounds."""
+    """A search returns messages stored from its first time to its last time, both included."""
     index = KeyIndex(make_store())
 
     assert [record.body for record in index.find("T", "shared", 101, 101)] == [b"1"]
 
 
 def test_later_messages_are_found_too() -> None:
-    """Each query indexes the messages stored since the last one."""
+    """A message that is stored after a query is found by the next query."""
     store = make_store()
     index = KeyIndex(store)
     assert list(index.find("T", "late", *FOR_EVER)) == []
@@ -48,7 +48,7 @@ def test_later_messages_are_found_too() -> None:
 
 
 def test_messages_of_a_deleted_topic_are_not_found() -> None:
-    """Messages of a deleted topic stay out, even if the topic is created again."""
+    """Messages of a deleted topic are not found, even after the topic is created again."""
     store = make_store()
     store.remove_topic("T")
     store.put(InnerMessage("T", 0, b"again", {"KEYS": "k1"}))

@@ -13,18 +13,18 @@ Q0, Q1 = (MessageQueue("T", "broker-a", queue_id) for queue_id in (0, 1))
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that only `advance` moves."""
+    """Return a clock that only `advance` moves."""
     return Clock(frozen=True)
 
 
 @pytest.fixture
 def locks(clock: Clock) -> LockTable:
-    """A broker's empty lock table."""
+    """Return the empty lock table of a broker."""
     return LockTable(clock)
 
 
 def test_the_reference_sequence(clock: Clock, locks: LockTable) -> None:
-    """Grants, refusals, unlocks by other clients and owners, and takeovers after expiry match the real manager."""
+    """A fixed sequence of locks, unlocks and expiries has the results of RocketMQ's own lock manager."""
     assert locks.lock("g", [Q0, Q1], "c1") == [Q0, Q1]
     assert locks.lock("g", [Q0, Q1], "c2") == []
     assert locks.lock("other", [Q0, Q1], "c2") == [Q0, Q1]
@@ -38,7 +38,7 @@ def test_the_reference_sequence(clock: Clock, locks: LockTable) -> None:
 
 
 def test_a_lease_lasts_exactly_its_time(clock: Clock, locks: LockTable) -> None:
-    """A lock as old as the lease still holds; one millisecond later it is gone."""
+    """A lock holds as long as its lease, and one millisecond later another client can take it."""
     locks.lock("g", [Q0], "c1")
     clock.advance(LEASE_MS)
     assert locks.lock("g", [Q0], "c2") == []
@@ -47,7 +47,7 @@ def test_a_lease_lasts_exactly_its_time(clock: Clock, locks: LockTable) -> None:
 
 
 def test_renewal_extends_the_lease(clock: Clock, locks: LockTable) -> None:
-    """A second lock starts the lease anew."""
+    """If the owner locks its queue again, the lease starts anew."""
     locks.lock("g", [Q0], "c1")
     clock.advance(LEASE_MS - 1)
     locks.lock("g", [Q0], "c1")
@@ -56,7 +56,7 @@ def test_renewal_extends_the_lease(clock: Clock, locks: LockTable) -> None:
 
 
 def test_an_owner_may_unlock_what_expired(clock: Clock, locks: LockTable) -> None:
-    """An expired lock is removed by its last owner, and only by it."""
+    """An expired lock can be unlocked by its last owner, and by no other client."""
     locks.lock("g", [Q0], "c1")
     clock.advance(LEASE_MS + 1)
     assert locks.owners("g") == {}
@@ -65,7 +65,7 @@ def test_an_owner_may_unlock_what_expired(clock: Clock, locks: LockTable) -> Non
 
 
 def test_the_lease_can_be_set(clock: Clock) -> None:
-    """A shorter lease serves tests of clients."""
+    """A lock table can have a shorter lease, for tests of clients."""
     locks = LockTable(clock, lease_ms=100)
     locks.lock("g", [Q0], "c1")
     clock.advance(101)
@@ -73,7 +73,7 @@ def test_the_lease_can_be_set(clock: Clock) -> None:
 
 
 def test_a_restart_frees_every_queue(locks: LockTable) -> None:
-    """Locks are kept in memory only."""
+    """After a restart no queue is locked."""
     locks.lock("g", [Q0, Q1], "c1")
     locks.clear()
     assert locks.lock("g", [Q0, Q1], "c2") == [Q0, Q1]

@@ -15,7 +15,7 @@ WANTED = TagFilter(frozenset({java_hash("A")}))
 
 
 class Waiting:
-    """Held pulls of one queue with a settable end, and the times at which they ran again."""
+    """Held pulls of a queue whose end the test sets, and the times at which they ran again."""
 
     def __init__(self) -> None:
         self.clock = Clock(frozen=True)
@@ -25,18 +25,18 @@ class Waiting:
         self.held_pulls = HeldPulls(self.clock, lambda topic, queue_id: self.end)
 
     def hold(self, wait_ms: int, wanted: MessageFilter | None = None) -> None:
-        """Hold a pull at the end."""
+        """Hold a pull at the end of the queue for up to `wait_ms`."""
         run = lambda: self.ran.append(self.clock.elapsed_ms())  # noqa: E731  # shorter than a function in a function
         self.held_pulls.hold(QUEUE, HeldPull(self.channel, self.end, wanted, self.clock.elapsed_ms() + wait_ms, run))
 
     def arrive(self, tag: str | None = None) -> None:
-        """Store a message; None stands for many with unknown tags."""
+        """Let a message with this tag arrive; without a tag, let many messages with unknown tags arrive."""
         self.end += 1
         self.held_pulls.message_arrived(QUEUE, None if tag is None else java_hash(tag), None)
 
 
 def test_a_message_ends_the_wait() -> None:
-    """The pull runs at once, and only once."""
+    """If a message arrives, a held pull runs at once, and only once."""
     waiting = Waiting()
     waiting.hold(15_000)
 
@@ -49,7 +49,7 @@ def test_a_message_ends_the_wait() -> None:
 
 
 def test_the_wait_ends_when_its_time_is_up() -> None:
-    """The timeout need not coincide with a check."""
+    """A held pull runs exactly when its time is up, even between two periodic checks."""
     waiting = Waiting()
     waiting.hold(12_000)
 
@@ -61,7 +61,7 @@ def test_the_wait_ends_when_its_time_is_up() -> None:
 
 
 def test_a_message_with_another_tag_ends_the_wait_at_the_next_check() -> None:
-    """The check every five seconds knows no tags."""
+    """If a message with another tag arrives, the pull runs at the next periodic check, which ignores tags."""
     waiting = Waiting()
     waiting.hold(15_000, WANTED)
 
@@ -74,7 +74,7 @@ def test_a_message_with_another_tag_ends_the_wait_at_the_next_check() -> None:
 
 
 def test_a_matching_tag_ends_the_wait() -> None:
-    """The filter is asked with the new message's tag."""
+    """If a message arrives whose tag the filter matches, the held pull runs at once."""
     waiting = Waiting()
     waiting.hold(15_000, WANTED)
 
@@ -85,7 +85,7 @@ def test_a_matching_tag_ends_the_wait() -> None:
 
 
 def test_many_messages_at_once_end_every_wait() -> None:
-    """The tags of many messages at once are unknown, so any of them may match."""
+    """If many messages arrive at once, every held pull runs, because any of the unknown tags may match."""
     waiting = Waiting()
     waiting.hold(15_000, WANTED)
     waiting.hold(15_000)
@@ -96,7 +96,7 @@ def test_many_messages_at_once_end_every_wait() -> None:
 
 
 def test_a_pull_beyond_the_new_end_goes_on_waiting() -> None:
-    """A reset queue may be shorter than the pull's offset."""
+    """If a message arrives, but the queue still ends before the pull's offset, the pull keeps waiting."""
     waiting = Waiting()
     waiting.hold(15_000)
     waiting.end = 3
@@ -107,7 +107,7 @@ def test_a_pull_beyond_the_new_end_goes_on_waiting() -> None:
 
 
 def test_a_client_that_has_gone_is_forgotten() -> None:
-    """A closed connection's pull does not run again."""
+    """If its connection is closed, a held pull does not run again."""
     waiting = Waiting()
     waiting.hold(15_000)
 

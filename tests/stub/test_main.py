@@ -26,7 +26,7 @@ READY = re.compile(r"nameServer=(127\.0\.0\.1:\d+) endpoints=(\S+)\n")
 
 @contextmanager
 def running(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Yield the name server's address and the process of a running stub."""
+    """Run the stub's command; yield the name server's address and the process."""
     command = [sys.executable, "-m", "broker_stub", "--port", "0", "--grpc-port", "0", *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -39,7 +39,7 @@ def running(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 
 def broker_of(name_server: str, topic: str) -> str:
-    """Return the address of a topic's only broker."""
+    """Return the address of a topic's only broker, as its route gives it."""
     with RemotingClient(name_server) as client:
         route = json.loads(bytes(client.ask(GetRouteInfoRequestHeader(topic=topic)).body))
     address: str = route["brokerDatas"][0]["brokerAddrs"]["0"]
@@ -47,7 +47,7 @@ def broker_of(name_server: str, topic: str) -> str:
 
 
 def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
-    """The first line shows the address; SIGTERM ends the process with success."""
+    """The first line shows the address, and SIGTERM ends the process with exit code 0."""
     seed = tmp_path / "seed.jsonl"
     seed.write_text('{"topic":"orders","queueId":1,"body":"hello","storeTimestamp":5}\n')
     with running("--topic", "orders:3", "--seed", str(seed)) as (name_server, process):
@@ -60,7 +60,7 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
 
 
 def test_seeds_say_everything_about_a_message(tmp_path: Path) -> None:
-    """A seed's body is text or base64; blank lines are skipped."""
+    """A seed can set all parts of a message, with a body as text or base64; blank lines are skipped."""
     path = tmp_path / "seed.jsonl"
     row = '{"topic":"T","tags":"a","keys":"k","properties":{"n":1},"bodyBase64":"AA=="}'
     path.write_text(f'{row}\n\n{{"topic":"T","body":"é"}}\n', encoding="utf-8")
@@ -75,7 +75,7 @@ def test_seeds_say_everything_about_a_message(tmp_path: Path) -> None:
     "line", ["{", "[]", "{}", '{"topic":"T"}', '{"topic":"T","bodyBase64":"?"}', '{"topic":"T","body":1}']
 )
 def test_a_broken_seed_is_refused_by_file_and_line(tmp_path: Path, line: str) -> None:
-    """The error names the file, the line and the expected form."""
+    """If a seed is malformed, the error names the file, the line and the expected form."""
     path = tmp_path / "seed.jsonl"
     path.write_text(f'{{"topic":"T","body":""}}\n{line}\n')
 
@@ -84,7 +84,7 @@ def test_a_broken_seed_is_refused_by_file_and_line(tmp_path: Path, line: str) ->
 
 
 def test_topics_are_named_with_their_queues() -> None:
-    """A name may contain a colon no more than a topic may."""
+    """`parse_topic` reads `NAME:QUEUES`; without a name or a positive number the text is refused."""
     assert parse_topic("orders:8") == ("orders", 8)
     for text in ("orders", "orders:", ":8", "orders:0", "orders:x"):
         with pytest.raises(OptionError, match=r"--topic = .*NAME:QUEUES"):
@@ -104,6 +104,6 @@ def test_topics_are_named_with_their_queues() -> None:
 def test_bad_arguments_end_it_with_a_reason(
     arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The reason is printed to stderr, and the exit code is a failure."""
+    """If an argument is wrong, the reason is printed to stderr and the exit code is a failure."""
     assert main(["--port", "0", *arguments]) == 2
     assert complaint in capsys.readouterr().err

@@ -6,7 +6,7 @@ from broker_stub.offset_table import ConsumerOffsets
 
 
 def test_commits_overwrite_each_other_forth_and_back() -> None:
-    """The last commit counts, whatever the queue holds."""
+    """The last commit replaces the earlier one, whether it is higher or lower."""
     offsets = ConsumerOffsets()
 
     assert offsets.query("g", "T", 0) is None
@@ -18,7 +18,7 @@ def test_commits_overwrite_each_other_forth_and_back() -> None:
 
 
 def test_groups_and_topics_do_not_mix() -> None:
-    """Each group has its own offset in each topic."""
+    """Each group has an offset of its own in each topic."""
     offsets = ConsumerOffsets()
     offsets.commit("g", "T", 0, 1)
     offsets.commit("h", "T", 0, 2)
@@ -29,7 +29,7 @@ def test_groups_and_topics_do_not_mix() -> None:
 
 
 def test_a_reset_holds_until_it_is_taken() -> None:
-    """Until the group's next pull, queries return the reset offset, and commits are ignored."""
+    """Until a reset is taken by a pull, queries return the reset offset, and commits are ignored."""
     offsets = ConsumerOffsets()
     offsets.commit("g", "T", 0, 90)
 
@@ -45,7 +45,7 @@ def test_a_reset_holds_until_it_is_taken() -> None:
 
 
 def test_a_reset_is_for_one_queue() -> None:
-    """Other queues are not affected."""
+    """A reset of one queue does not change the offsets of other queues."""
     offsets = ConsumerOffsets()
     offsets.reset("g", "T", 0, 10)
 
@@ -56,7 +56,7 @@ def test_a_reset_is_for_one_queue() -> None:
 
 
 def test_the_pull_offset_is_kept_apart() -> None:
-    """The pull offset serves statistics and commits nothing."""
+    """A recorded pull does not change the committed offset."""
     offsets = ConsumerOffsets()
     offsets.record_pull("g", "T", 0, 32)
 
@@ -65,7 +65,7 @@ def test_the_pull_offset_is_kept_apart() -> None:
 
 
 def test_groups_and_topics_can_be_forgotten() -> None:
-    """All their offsets disappear."""
+    """After `forget_group` or `forget_topic` all offsets of the group or topic are gone."""
     offsets = ConsumerOffsets()
     for group, topic in (("g", "T"), ("g", "U"), ("h", "T")):
         offsets.commit(group, topic, 0, 1)

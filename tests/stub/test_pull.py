@@ -28,7 +28,7 @@ def direct() -> DirectBroker:
 
 
 def with_messages(direct: DirectBroker) -> DirectBroker:
-    """Return a broker whose topic T holds ten messages with tags A and B in turn."""
+    """Store ten messages with tags A and B in turn in topic T of a broker, and return the broker."""
     direct.broker.topics.find_or_create("T", 1)
     for number in range(10):
         direct.put(TAGS="AB"[number % 2], n=str(number))
@@ -36,12 +36,12 @@ def with_messages(direct: DirectBroker) -> DirectBroker:
 
 
 def pull(offset: int = 0, flags: int = SUBSCRIPTION, **changes: Any) -> PullMessageRequestHeader:
-    """Return the response to a pull of T."""
+    """Return the header of a pull of T."""
     return replace(pull_of("T", offset), sys_flag=flags, **changes)
 
 
 def join(direct: DirectBroker, expression: str, kind: str = "TAG", model: str = "CLUSTERING", version: int = 1) -> None:
-    """Register a member of the group that subscribes to T."""
+    """Register a member of group g that subscribes to T with this expression."""
     subscription = build_subscription("T", expression, expression_type=kind, sub_version=version)
     data = ConsumerData(
         group_name="g",
@@ -62,7 +62,7 @@ def offsets(answer: Command) -> list[int]:
 
 
 def test_a_broker_closed_for_reading_refuses(direct: DirectBroker) -> None:
-    """5.x names what forbids the pull."""
+    """If a broker is not readable, a pull is refused, and 5.x says that the broker is the reason."""
     direct.broker.permission = WRITABLE
 
     answer = direct.ask(pull())
@@ -71,7 +71,7 @@ def test_a_broker_closed_for_reading_refuses(direct: DirectBroker) -> None:
 
 
 def test_a_group_that_may_not_consume_is_refused(direct: DirectBroker) -> None:
-    """The group's configuration forbids consuming."""
+    """If the group's configuration forbids consuming, its pulls are refused."""
     direct.broker.group_configs.update(SubscriptionGroupConfig(group_name="g", consume_enable=False))
 
     answer = direct.ask(pull())
@@ -80,7 +80,7 @@ def test_a_group_that_may_not_consume_is_refused(direct: DirectBroker) -> None:
 
 
 def test_broadcasting_may_be_forbidden(direct: DirectBroker) -> None:
-    """The check applies where the group's own subscription is used."""
+    """If a group may not broadcast, a pull that uses the group's own subscription is refused."""
     direct.broker.group_configs.update(SubscriptionGroupConfig(group_name="g", consume_broadcast_enable=False))
     join(direct, "*", model="BROADCASTING")
 
@@ -90,7 +90,7 @@ def test_broadcasting_may_be_forbidden(direct: DirectBroker) -> None:
 
 
 def test_without_auto_creation_a_group_must_be_there() -> None:
-    """With auto-creation a pull creates the group."""
+    """A pull of an unknown group creates the group, or is refused if auto-creation is off."""
     strict, lenient = with_messages(DirectBroker(auto_create_groups=False)), with_messages(DirectBroker())
 
     assert strict.ask(pull()).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
@@ -99,12 +99,12 @@ def test_without_auto_creation_a_group_must_be_there() -> None:
 
 
 def test_an_expression_without_a_tag_is_refused(direct: DirectBroker) -> None:
-    """An expression of bars alone names no tag."""
+    """A pull whose expression consists of bars only is refused."""
     assert direct.ask(pull(subscription="||")).code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
 
 def test_sql_can_be_off() -> None:
-    """Without the setting SQL92 is refused, as by default at a real broker."""
+    """If SQL92 is off, which is a real broker's default, a pull with SQL92 is refused."""
     direct = with_messages(DirectBroker(property_filter=False))
 
     answer = direct.ask(pull(subscription="n > 1", expression_type="SQL92"))
@@ -117,14 +117,14 @@ def test_sql_can_be_off() -> None:
 
 
 def test_sql_of_the_pull_itself(direct: DirectBroker) -> None:
-    """SQL92 in the pull needs no heartbeat."""
+    """If a pull itself brings SQL92, it is applied without a heartbeat."""
     answer = direct.ask(pull(subscription="n > 6 OR TAGS = 'A' AND n < 3", expression_type="SQL92"))
 
     assert offsets(answer) == [0, 2, 7, 8, 9]
 
 
 def test_sql_of_the_groups_heartbeat(direct: DirectBroker) -> None:
-    """The heartbeat's SQL applies to pulls without an expression, and must be as new as their version."""
+    """A pull without an expression uses the heartbeat's SQL92, and is refused if its version is newer."""
     join(direct, "n >= 8", "SQL92", version=5)
 
     assert offsets(direct.ask(pull(flags=0, sub_version=5))) == [8, 9]
@@ -132,14 +132,14 @@ def test_sql_of_the_groups_heartbeat(direct: DirectBroker) -> None:
 
 
 def test_sql_that_does_not_compile_is_never_registered(direct: DirectBroker) -> None:
-    """Pulls that rely on it are refused."""
+    """If the heartbeat's SQL92 does not compile, pulls without an expression are refused."""
     join(direct, "n > > 8", "SQL92")
 
     assert direct.ask(pull(flags=0)).code == ResponseCode.FILTER_DATA_NOT_EXIST
 
 
 def test_tags_of_the_groups_heartbeat(direct: DirectBroker) -> None:
-    """The heartbeat's tags apply to pulls without an expression."""
+    """A pull without an expression uses the tags in the group's heartbeat."""
     join(direct, "B")
 
     assert offsets(direct.ask(pull(flags=0))) == [1, 3, 5, 7, 9]
@@ -149,7 +149,7 @@ def test_tags_of_the_groups_heartbeat(direct: DirectBroker) -> None:
 
 
 def test_cold_data_are_better_read_from_a_slave() -> None:
-    """If slaves serve reads, the response suggests one."""
+    """If messages are read from disk, the response suggests a slave, provided that slaves serve pulls."""
     cold = PullLimits(warm_bytes=0)
     for slave_reads, suggestion in ((True, "1"), (False, "0")):
         direct = with_messages(DirectBroker(limits=cold, slave_reads=slave_reads))
@@ -161,14 +161,14 @@ def test_cold_data_are_better_read_from_a_slave() -> None:
 
 
 def test_a_pull_commits_what_it_carries(direct: DirectBroker) -> None:
-    """The commit takes effect, whatever the pull finds."""
+    """The offset that a pull carries is committed, whatever the pull finds."""
     direct.ask(pull(99, COMMIT | SUBSCRIPTION, commit_offset=7))
 
     assert direct.broker.offsets.query("g", "T", 0) == 7
 
 
 def test_a_pull_is_remembered_for_statistics(direct: DirectBroker) -> None:
-    """The table keeps the next offset to pull."""
+    """After a pull the offset table has the offset of the group's next pull."""
     direct.ask(pull(max_msg_nums=4))
 
     assert direct.broker.offsets.pull_offset_of("g", "T", 0) == 4
@@ -178,12 +178,12 @@ def test_a_pull_is_remembered_for_statistics(direct: DirectBroker) -> None:
 
 
 def wait_at_end(direct: DirectBroker, **changes: Any) -> None:
-    """Hold a pull at the end of the queue."""
+    """Send a pull at the end of the queue, which the broker holds."""
     assert direct.ask(pull(10, SUSPEND | SUBSCRIPTION, suspend_timeout_millis=15_000, **changes)).remark == "held"
 
 
 def test_a_waiting_pull_is_answered_by_a_message(direct: DirectBroker) -> None:
-    """The response contains the new message."""
+    """If a message arrives, the held pull's response contains it."""
     wait_at_end(direct)
     direct.put(TAGS="A")
 
@@ -191,7 +191,7 @@ def test_a_waiting_pull_is_answered_by_a_message(direct: DirectBroker) -> None:
 
 
 def test_a_waiting_pull_commits_only_once(direct: DirectBroker) -> None:
-    """A held pull commits when it arrives, not when it runs again."""
+    """A held pull commits its offset when it arrives, and not when it runs again."""
     header = pull(10, COMMIT | SUSPEND | SUBSCRIPTION, suspend_timeout_millis=15_000, commit_offset=3)
     direct.ask(header)
     direct.broker.offsets.commit("g", "T", 0, 8)
@@ -203,7 +203,7 @@ def test_a_waiting_pull_commits_only_once(direct: DirectBroker) -> None:
 
 
 def test_a_waiting_pull_ends_behind_messages_it_does_not_want(direct: DirectBroker) -> None:
-    """The next check ends the wait with an offset behind these messages."""
+    """If only messages with other tags arrive, the next check ends the wait with an offset behind them."""
     wait_at_end(direct, subscription="A")
     direct.put(TAGS="B")
     assert direct.channel.replies == []
@@ -215,7 +215,7 @@ def test_a_waiting_pull_ends_behind_messages_it_does_not_want(direct: DirectBrok
 
 
 def test_a_waiting_pull_with_sql_is_woken_by_properties(direct: DirectBroker) -> None:
-    """The filter is asked with the new message's properties."""
+    """A held pull with SQL92 ends when a message arrives whose properties match."""
     wait_at_end(direct, subscription="n = 99", expression_type="SQL92")
     direct.put(n="98")
     assert direct.channel.replies == []
@@ -226,7 +226,7 @@ def test_a_waiting_pull_with_sql_is_woken_by_properties(direct: DirectBroker) ->
 
 
 def test_without_long_polling_the_wait_is_a_second() -> None:
-    """The pull's own timeout has no effect."""
+    """If long polling is off, a pull is held for one second, whatever timeout it has."""
     direct = with_messages(DirectBroker(long_polling=False))
     wait_at_end(direct)
 
@@ -238,7 +238,7 @@ def test_without_long_polling_the_wait_is_a_second() -> None:
 
 
 def test_a_reset_ends_a_wait_with_its_time(direct: DirectBroker) -> None:
-    """The pull meets the reset when it runs again."""
+    """If the group is reset during a wait, the pull gets the reset offset when its time is up."""
     wait_at_end(direct)
     direct.broker.offsets.reset("g", "T", 0, 4)
 

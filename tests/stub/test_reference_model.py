@@ -1,4 +1,4 @@
-"""Compare the stub, the model and a real broker on random sequences of operations."""
+"""Compare the responses of the stub, the model and a real broker to random sequences of operations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBERS = count()
 
 @pytest.fixture(scope="module", params=["5.3.3", "4.9.7"])
 def stub(request: pytest.FixtureRequest) -> Iterator[StubBroker]:
-    """A stub of each release."""
+    """Yield a stub that emulates the release of the parameter."""
     with StubBroker(emulate=request.param) as stub:
         yield stub
 
@@ -29,7 +29,7 @@ def stub(request: pytest.FixtureRequest) -> Iterator[StubBroker]:
 @settings(max_examples=60, deadline=None)
 @given(sequence=sequences)
 def test_the_stub_answers_as_the_model_does(stub: StubBroker, sequence: list[Operation]) -> None:
-    """Sends, pulls, offsets, searches and locks agree, on a topic and groups of their own."""
+    """For a random sequence of operations the stub's responses equal the model's."""
     topic = f"M{next(NUMBERS)}"
     stub.run(lambda: stub.state.brokers[0].topics.find_or_create(topic, QUEUES))
 
@@ -41,7 +41,7 @@ def test_the_stub_answers_as_the_model_does(stub: StubBroker, sequence: list[Ope
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sequence=sequences)
 def test_a_real_broker_answers_as_the_model_does(real_cluster: Any, sequence: list[Operation]) -> None:
-    """The same sequences hold the model to a real broker."""
+    """For the same kind of sequences a real broker's responses equal the model's."""
     topic = f"M{next(NUMBERS)}"
     real_cluster.create_topic(topic, queues=QUEUES)
     broker = real_cluster.brokers[0]

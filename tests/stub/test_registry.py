@@ -17,7 +17,7 @@ from .recording_channel import RecordingChannel
 
 
 def test_a_code_has_one_handler() -> None:
-    """A second handler is refused, and the error names the first."""
+    """A second handler for a code is refused, and the error names the first one."""
     registry: Registry[str] = Registry("test")
     registry.handles(RequestCode.GET_MAX_OFFSET)(lambda subject, call: None)
 
@@ -26,7 +26,7 @@ def test_a_code_has_one_handler() -> None:
 
 
 def test_every_handler_says_what_it_does() -> None:
-    """Every handler has a docstring, which the generated page shows."""
+    """Every handler has a docstring, because the generated page shows it."""
     for registry in (BROKER_HANDLERS, NAME_SERVER_HANDLERS):
         assert registry.handlers
         assert all(handler.__doc__ for handler in registry.handlers.values())
@@ -34,7 +34,7 @@ def test_every_handler_says_what_it_does() -> None:
 
 
 def test_a_call_reads_its_header_and_replies_on_its_channel() -> None:
-    """A late response goes to the channel of the request."""
+    """A request is read as a typed header, and its late response goes to the channel that it came from."""
     channel = RecordingChannel()
     call = ClientRequest(Command(30, fields={"topic": "T", "queueId": "3"}, body=memoryview(b"b")), channel)
 
@@ -46,7 +46,7 @@ def test_a_call_reads_its_header_and_replies_on_its_channel() -> None:
 
 
 def test_a_request_that_wants_no_answer_gets_none() -> None:
-    """A one-way request gets no response, whatever its handler returns."""
+    """If a request is one-way, it gets no response, even if its handler sends one."""
     channel = RecordingChannel()
 
     ClientRequest(Command(15, flag=ONEWAY_FLAG), channel).reply(response())
@@ -55,7 +55,7 @@ def test_a_request_that_wants_no_answer_gets_none() -> None:
 
 
 def test_a_refusal_holds_its_answer() -> None:
-    """The response has the code, remark and fields of the refusal."""
+    """A `Refusal` contains a response with its code, remark and fields."""
     refusal = Refusal(ResponseCode.NO_PERMISSION, "no", {"forbiddenType": "3"})
 
     assert (refusal.response.code, refusal.response.remark) == (16, "no")
@@ -64,7 +64,7 @@ def test_a_refusal_holds_its_answer() -> None:
 
 
 def test_an_unknown_release_is_refused() -> None:
-    """The error lists the known releases."""
+    """If a release is unknown, the error lists the known ones."""
     with pytest.raises(OptionError, match=r"emulate = '1\.2\.3'.*5\.3\.3 or 4\.9\.7"):
         find_release("1.2.3")
     assert [find_release(name).name for name in RELEASES] == list(RELEASES)

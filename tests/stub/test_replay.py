@@ -1,4 +1,7 @@
-"""Replay recorded conversations: the stub responds as real servers did, except about authentication."""
+"""Replay recorded conversations: the stub must respond as the real servers did.
+
+The conversation about authentication is tested elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +36,11 @@ DIFFERENCES: dict[str, dict[int, str]] = {
     "4.9.7/push_concurrent_lifecycle": {4: ROUTE_RACE},
     "4.9.7/transaction_check": dict.fromkeys((6, 11), "the recorded broker had looked at the half message before"),
 }
-"""Reasons for the stub's deviations, by scenario and number of the exchange."""
+"""Reasons for known deviations of the stub, by conversation and number of the exchange."""
 
 
 def play(name: str, release: str, folder: str = "") -> dict[int, str]:
-    """Return the differences from the recording."""
+    """Replay a conversation against a new stub, and return the differences by exchange number."""
     exchanges = read_scenario(name, folder)
     settings = replace(
         SETTINGS, binary_answers=name.startswith("binary_both"), server_side_reset=name != "reset_offset_client_side"
@@ -49,11 +52,11 @@ def play(name: str, release: str, folder: str = "") -> dict[int, str]:
 
 @pytest.mark.parametrize("name", scenarios())
 def test_answers_as_5_3_3_did(name: str) -> None:
-    """Code, header fields and shape of the body are those of the real response."""
+    """Replaying a conversation of 5.3.3 gives responses with the recorded code, header fields and body shape."""
     assert play(name, "5.3.3").keys() == DIFFERENCES.get(name, {}).keys()
 
 
 @pytest.mark.parametrize("name", scenarios("4.9.7"))
 def test_answers_as_4_9_7_did(name: str) -> None:
-    """Code, header fields and shape of the body are those of the real response of 4.9.7."""
+    """Replaying a conversation of 4.9.7 gives responses with the recorded code, header fields and body shape."""
     assert play(name, "4.9.7", "4.9.7").keys() == DIFFERENCES.get(f"4.9.7/{name}", {}).keys()

@@ -26,7 +26,7 @@ def direct() -> DirectBroker:
 
 
 def test_the_long_and_the_short_names_mean_the_same(direct: DirectBroker) -> None:
-    """A request with long names is stored like one with short names."""
+    """A send with long field names stores the same message as one with one-letter names."""
     header = SendMessageRequestHeader(
         producer_group="p",
         topic="T",
@@ -47,7 +47,7 @@ def test_the_long_and_the_short_names_mean_the_same(direct: DirectBroker) -> Non
 
 
 def test_a_message_without_an_id_gets_one(direct: DirectBroker) -> None:
-    """5.x makes the unique id that the producer omitted, and returns it."""
+    """If a producer sends no unique id, 5.x adds one to the message and returns it."""
     answer = direct.ask(send_of("T"), b"x")
 
     (record,) = direct.found("T")
@@ -56,7 +56,7 @@ def test_a_message_without_an_id_gets_one(direct: DirectBroker) -> None:
 
 @pytest.mark.parametrize(("release", "code"), [("5.3.3", ResponseCode.SYSTEM_ERROR), ("4.9.7", ResponseCode.SUCCESS)])
 def test_an_empty_body(release: str, code: int) -> None:
-    """5.x throws an exception, 4.9.7 stores the message."""
+    """A message without a body is an error at 5.x and is stored at 4.9.7."""
     direct = DirectBroker(release)
     direct.broker.topics.find_or_create("T", 1)
 
@@ -74,7 +74,7 @@ def test_limits_of_size(direct: DirectBroker) -> None:
 
 
 def test_properties_that_outgrow_their_limit_are_refused(direct: DirectBroker) -> None:
-    """The properties that the broker adds count, too."""
+    """If the properties exceed their limit only with those that the broker adds, the message is refused."""
     answer = direct.ask(send_of("T", "a\x01" + "b" * 32_700 + "\x02"), b"x")
 
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
@@ -82,7 +82,7 @@ def test_properties_that_outgrow_their_limit_are_refused(direct: DirectBroker) -
 
 
 def test_batches_have_limits_of_their_own(direct: DirectBroker) -> None:
-    """A batch cannot go to a retry topic or be delayed, and its bodies count together."""
+    """A batch is refused if it goes to a retry topic, is delayed, or its bodies together are too large."""
     body = encode_batch([BatchEntry(b"x"), BatchEntry(b"." * (4 * 1024 * 1024 + 1))])
     retry = direct.ask(send_of("%RETRY%g", batch=True), encode_batch([BatchEntry(b"x")]))
     late = direct.ask(send_of("T", "DELAY\x013\x02", batch=True), encode_batch([BatchEntry(b"x")]))
@@ -93,7 +93,7 @@ def test_batches_have_limits_of_their_own(direct: DirectBroker) -> None:
 
 
 def test_a_batch_is_stored_message_by_message(direct: DirectBroker) -> None:
-    """Offsets are consecutive, bodies and flags are the messages' own, and the ids are joined by commas."""
+    """A batch's messages get consecutive offsets and keep their bodies and flags; the response joins their ids."""
     entries = [BatchEntry(b"a", b"TAGS\x01A\x02", 1), BatchEntry(b"b", b"TAGS\x01B", 2), BatchEntry(b"c")]
 
     answer = direct.ask(send_of("T", "UNIQ_KEY\x01U\x02", batch=True), encode_batch(entries))
@@ -109,7 +109,7 @@ def test_a_batch_is_stored_message_by_message(direct: DirectBroker) -> None:
 
 
 def test_without_auto_creation_a_topic_must_be_there() -> None:
-    """Retry topics are the exception, and get a single queue."""
+    """If auto-creation is off, a missing topic is refused, except for a retry topic, which gets one queue."""
     direct = DirectBroker(auto_create_topics=False)
 
     assert direct.ask(send_of("new"), b"x").code == ResponseCode.TOPIC_NOT_EXIST
@@ -119,7 +119,7 @@ def test_without_auto_creation_a_topic_must_be_there() -> None:
 
 
 def test_a_broker_closed_for_writing_refuses(direct: DirectBroker) -> None:
-    """The response carries region and trace switch, like all responses to sends."""
+    """If a broker is not writable, a send is refused, and the response has the fields of all sends."""
     direct.broker.permission = READABLE
 
     answer = direct.ask(send_of("T"), b"x")
@@ -129,7 +129,7 @@ def test_a_broker_closed_for_writing_refuses(direct: DirectBroker) -> None:
 
 
 def test_topics_of_several_tags_mark_their_messages(direct: DirectBroker) -> None:
-    """The sysFlag tells clients that the topic has several tags per message."""
+    """If a topic allows several tags per message, its messages have the MULTI_TAGS bit in their sysFlag."""
     config = direct.broker.topics.find("T")
     assert config
     direct.broker.topics.create(replace(config, topic_filter_type="MULTI_TAG"))
@@ -143,7 +143,7 @@ def test_topics_of_several_tags_mark_their_messages(direct: DirectBroker) -> Non
 
 
 def ask_reply(direct: DirectBroker, requester: str) -> Command:
-    """Send the response to a request message."""
+    """Send a reply to a request message of the client `requester`, and return the response if there is one."""
     header = SendReplyMessageRequestHeader(
         producer_group="p",
         topic="DefaultCluster_REPLY_TOPIC",
@@ -160,7 +160,7 @@ def ask_reply(direct: DirectBroker, requester: str) -> Command:
 
 @pytest.mark.parametrize(("client_says", "code"), [(0, 0), (1, 1), (None, 1)])
 def test_a_reply_is_only_as_good_as_its_push(direct: DirectBroker, client_says: int | None, code: int) -> None:
-    """The sender gets the requester's result; no response is a failure. The reply is stored either way."""
+    """The replier gets success only if the requester accepts the pushed reply; it is stored in any case."""
     requester = RecordingChannel()
     direct.broker.producer_groups.heartbeat(Member(requester, "me", LanguageCode.JAVA, 479), "p")
 
@@ -173,7 +173,7 @@ def test_a_reply_is_only_as_good_as_its_push(direct: DirectBroker, client_says: 
 
 
 def test_a_reply_to_nobody_fails_at_once(direct: DirectBroker) -> None:
-    """The error names the missing client."""
+    """If the requester is not connected, the reply fails at once with an error that names it."""
     answer = ask_reply(direct, "gone")
 
     assert (answer.code, answer.remark) == (1, "push reply message fail, channel of <gone> not found.")

@@ -28,7 +28,7 @@ def send_back(
 
 
 def test_a_message_comes_again_with_its_history() -> None:
-    """Body, user properties and origin stay, the retries grow, and the retry topic has one queue."""
+    """A message sent back keeps body, user properties and origin; its count of retries grows by one."""
     direct = DirectBroker()
     stored = direct.put(body=b"again", TAGS="a", KEYS="k", own="1")
     assert send_back(direct, stored, delay_level=1).code == ResponseCode.SUCCESS
@@ -52,7 +52,7 @@ def test_a_message_comes_again_with_its_history() -> None:
 
 
 def test_the_default_schedule_ends_in_the_dead_letters() -> None:
-    """Sixteen retries at growing delays precede the dead letters; origin and first topic stay the same."""
+    """After sixteen retries with growing delays a message is a dead letter, with its origin and first topic."""
     direct = DirectBroker()
     first = stored = direct.put()
     for times, seconds in enumerate(LEVEL_SECONDS):
@@ -70,7 +70,7 @@ def test_the_default_schedule_ends_in_the_dead_letters() -> None:
 
 @pytest.mark.parametrize(("delay_level", "max_times", "version"), [(-1, 16, 479), (0, 0, 479), (0, None, 120)])
 def test_dead_letters_by_level_or_limit(delay_level: int, max_times: int | None, version: int) -> None:
-    """A negative level, the request's limit and, for old clients, the group's limit lead to the dead letters."""
+    """A negative level, the request's limit, or for old clients the group's limit, makes a message a dead letter."""
     direct = DirectBroker()
     if version == 120:
         direct.broker.group_configs.update(SubscriptionGroupConfig(group_name="g", retry_max_times=0))
@@ -81,14 +81,14 @@ def test_dead_letters_by_level_or_limit(delay_level: int, max_times: int | None,
 
 
 def test_a_client_too_old_cannot_set_the_limit() -> None:
-    """Before 3.4.9 the field has no effect."""
+    """If a client is older than 3.4.9, the limit in its request has no effect."""
     direct = DirectBroker()
     send_back(direct, direct.put(), max_times=0, version=120)
     assert direct.found(DEAD) == []
 
 
 def test_a_group_without_retry_queues_loses_the_message() -> None:
-    """The response is a success, and nothing is stored."""
+    """If a group has no retry queues, the response is a success, and nothing is stored."""
     direct = DirectBroker()
     direct.broker.group_configs.update(SubscriptionGroupConfig(group_name="g", retry_queue_nums=0))
     assert send_back(direct, direct.put(), delay_level=-1).code == ResponseCode.SUCCESS
@@ -96,7 +96,7 @@ def test_a_group_without_retry_queues_loses_the_message() -> None:
 
 
 def test_what_is_not_in_the_log_cannot_be_sent_back() -> None:
-    """The refusal names the offset; the retry topic is created all the same."""
+    """If there is no message at the offset, the refusal names it; the retry topic is created nevertheless."""
     direct = DirectBroker()
     refused = send_back(direct, Stored("", 0, 9_999_999, 0), delay_level=1)
     assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, "look message by offset failed, 9999999")
@@ -104,13 +104,13 @@ def test_what_is_not_in_the_log_cannot_be_sent_back() -> None:
 
 
 def test_an_unknown_group_is_refused_without_auto_creation() -> None:
-    """The group can neither send a message back nor send one to its retry topic."""
+    """If auto-creation is off, a message that an unknown group sends back is refused."""
     direct = DirectBroker(auto_create_groups=False)
     assert send_back(direct, direct.put()).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
 def test_a_broker_closed_for_writing_refuses() -> None:
-    """A retry topic without the write permission refuses, too."""
+    """If the broker or the retry topic is not writable, a message sent back is refused."""
     direct = DirectBroker()
     stored = direct.put()
     direct.broker.topics.find_or_create(RETRY, 1, perm=4)
@@ -129,7 +129,7 @@ def sent(times: int, **properties: str) -> InnerMessage:
 
 @pytest.mark.parametrize(("release", "times", "topic"), [("5.3.3", 3, RETRY), ("5.3.3", 4, DEAD), ("4.9.7", 3, DEAD)])
 def test_a_send_over_the_limit_goes_to_the_dead_letters(release: str, times: int, topic: str) -> None:
-    """5.x allows one retry more than 4.9.7."""
+    """A send to a retry topic becomes a dead letter above the limit; 5.x allows one retry more than 4.9.7."""
     direct = DirectBroker(release)
     message = redirect(direct.broker, sent(times, DELAY="6"), 3, 479)
     assert message.topic == topic
@@ -137,14 +137,14 @@ def test_a_send_over_the_limit_goes_to_the_dead_letters(release: str, times: int
 
 
 def test_the_groups_own_limit_holds_without_another() -> None:
-    """The default limit is sixteen."""
+    """If a send to a retry topic has no limit, the group's own one applies, by default sixteen."""
     direct = DirectBroker()
     assert redirect(direct.broker, sent(16), None, 479).topic == RETRY
     assert redirect(direct.broker, sent(17), None, 479).topic == DEAD
 
 
 def test_a_group_that_holds_locks_gives_up_at_once() -> None:
-    """A group with locks consumes in order, so every message it sends is a dead letter; without a lock that ends."""
+    """While a group holds queue locks, each message that it sends to its retry topic becomes a dead letter."""
     direct = DirectBroker()
     direct.broker.locks.lock("g", [MessageQueue("T", "broker-a", 0)], "c1")
     assert redirect(direct.broker, sent(1), 3, 479).topic == DEAD
@@ -153,7 +153,7 @@ def test_a_group_that_holds_locks_gives_up_at_once() -> None:
 
 
 def test_other_topics_are_left_alone() -> None:
-    """Only retry topics are redirected."""
+    """A message to a topic that is no retry topic is not redirected."""
     direct = DirectBroker(auto_create_groups=False)
     message = InnerMessage("T", 0, b"x", reconsume_times=99)
     assert redirect(direct.broker, message, 0, 479) is message

@@ -1,4 +1,4 @@
-"""Tests of `broker_stub.server`: what reaches the stub through a socket, and how it ends."""
+"""Tests of `broker_stub.server`: requests through a socket, and the end of connections and of the stub."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ END = GetMaxOffsetRequestHeader(topic="T", queue_id=0)
 
 
 def test_it_is_ready_when_the_constructor_returns_and_gone_after_close() -> None:
-    """Ports accept at once and refuse afterwards; the thread has ended."""
+    """Ports accept connections after the constructor and refuse them after `close`, which ends the thread."""
     before = threading.active_count()
     with StubBroker({"T": 1}) as stub:
         addresses = stub.name_server, stub.broker_address()
@@ -40,7 +40,7 @@ def test_it_is_ready_when_the_constructor_returns_and_gone_after_close() -> None
 
 
 def test_calls_after_close_are_refused() -> None:
-    """The error says that the stub is closed; a second close is harmless."""
+    """A call after `close` raises an error that says that the stub is closed; a second `close` has no effect."""
     stub = StubBroker({"T": 1})
     stub.close()
     stub.close()
@@ -50,7 +50,7 @@ def test_calls_after_close_are_refused() -> None:
 
 
 def test_a_taken_port_is_a_named_error() -> None:
-    """No thread is left behind."""
+    """If a port is taken, the error names it, and no thread remains."""
     before = threading.active_count()
     with StubBroker() as stub:
         port = parse_address(stub.name_server).port
@@ -63,7 +63,7 @@ def test_a_taken_port_is_a_named_error() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::1", "localhost"])
 def test_it_listens_where_it_is_told(host: str) -> None:
-    """Clients get a reachable address, also if the stub listens on all interfaces."""
+    """Clients get an address that they can reach, even if the stub listens on all interfaces."""
     with StubBroker({"T": 1}, host=host) as stub, RemotingClient(stub.name_server) as names:
         route = json.loads(bytes(names.ask(GetRouteInfoRequestHeader(topic="T")).body))
         with RemotingClient(route["brokerDatas"][0]["brokerAddrs"]["0"]) as client:
@@ -75,7 +75,7 @@ def test_it_listens_where_it_is_told(host: str) -> None:
 
 
 def test_both_header_forms_are_understood() -> None:
-    """5.x responds in JSON, 4.9.7 in the form of the request."""
+    """To a binary header 5.x responds with JSON, and 4.9.7 with a binary header."""
     request = Command(END.code, fields=to_fields(END), header_type=HeaderType.ROCKETMQ)
     for release, form in (("5.3.3", HeaderType.JSON), ("4.9.7", HeaderType.ROCKETMQ)):
         with StubBroker({"T": 1}, emulate=release) as stub, RemotingClient(stub.broker_address()) as client:
@@ -85,7 +85,7 @@ def test_both_header_forms_are_understood() -> None:
 
 
 def test_an_unknown_code_is_answered_so() -> None:
-    """Broker and name server respond that the code is unknown."""
+    """To an unknown request code broker and name server respond that it is unknown."""
     with StubBroker() as stub:
         for address in (stub.name_server, stub.broker_address()):
             with RemotingClient(address) as client:
@@ -105,7 +105,7 @@ def test_an_unknown_code_is_answered_so() -> None:
     ],
 )
 def test_garbage_closes_its_own_connection_only(garbage: bytes) -> None:
-    """Other connections go on, and new ones are accepted."""
+    """Malformed bytes close their connection; other connections go on, and new ones are accepted."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as other:
         for address in (stub.name_server, stub.broker_address()):
             with RemotingClient(address) as client:
@@ -116,7 +116,7 @@ def test_garbage_closes_its_own_connection_only(garbage: bytes) -> None:
 
 
 def test_missing_or_unreadable_fields_are_the_clients_fault() -> None:
-    """The response names the field, and the connection stays."""
+    """If a header field is missing or malformed, the response names it, and the connection stays."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         missing = client.response_to(client.send(Command(RequestCode.GET_MAX_OFFSET, fields={"topic": "T"})))
         broken = client.response_to(
@@ -129,7 +129,7 @@ def test_missing_or_unreadable_fields_are_the_clients_fault() -> None:
 
 
 def test_a_client_that_does_not_read_is_not_read_from() -> None:
-    """The client's responses wait in its own connection, and other clients are served meanwhile."""
+    """If a client does not read its responses, the stub stops reading from it and serves other clients."""
     with (
         StubBroker({"T": 1}) as stub,
         RemotingClient(stub.broker_address()) as lazy,
@@ -145,7 +145,7 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
 
 
 def test_held_pulls_of_a_client_that_left_are_forgotten() -> None:
-    """The stub holds no pull of a closed connection."""
+    """If a connection is closed, the stub drops its held pulls."""
     with StubBroker({"T": 1}) as stub:
         with RemotingClient(stub.broker_address()) as client:
             client.send(Command(11, fields=to_fields(pull_of("T", wait_ms=60_000))))
@@ -159,14 +159,14 @@ def test_held_pulls_of_a_client_that_left_are_forgotten() -> None:
 
 
 def test_an_idle_connection_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The timeout, two minutes by default, counts bytes in both directions."""
+    """A connection ends if no byte passes in either direction during the timeout."""
     monkeypatch.setattr(server, "IDLE_TIMEOUT_S", 0.05)
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         assert client.is_ended()
 
 
 def test_a_call_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caller gets an error, and the stub goes on."""
+    """If a call in the stub's thread takes too long, its caller gets an error, and the stub goes on."""
     monkeypatch.setattr(server, "CALL_TIMEOUT_S", 0.05)
     with StubBroker({"T": 1}) as stub:
         go_on = threading.Event()
@@ -180,7 +180,7 @@ def test_a_call_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_tls_and_plain_clients_come_by_the_same_port() -> None:
-    """The first byte tells TLS from plain clients."""
+    """A port with a certificate serves TLS clients and plain clients, told apart by their first byte."""
     trust = ssl.create_default_context(cafile=str(PKI / "ca.pem"))
     trust.check_hostname = False
     files = TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key"))
@@ -191,7 +191,7 @@ def test_tls_and_plain_clients_come_by_the_same_port() -> None:
 
 
 def test_a_silent_client_of_a_tls_port_does_not_keep_the_stub_from_closing() -> None:
-    """A client that never sends its first byte does not delay the close."""
+    """If a client of a TLS port never sends a byte, closing the stub does not wait for it."""
     files = TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key"))
     with StubBroker(tls=files) as stub:
         silent = socket.create_connection(parse_address(stub.broker_address()))
@@ -202,13 +202,13 @@ def test_a_silent_client_of_a_tls_port_does_not_keep_the_stub_from_closing() -> 
 
 
 def test_unusable_certificates_are_refused() -> None:
-    """The error names the option."""
+    """If a certificate is unusable, the error names the option."""
     with pytest.raises(OptionError, match="tls = 'nowhere:nowhere'"):
         StubBroker(tls=TlsFiles("nowhere", "nowhere"))
 
 
 def test_an_idle_stub_does_nothing() -> None:
-    """The stub's thread uses no processor time, with or without connected clients."""
+    """While there is nothing to do, the stub's thread uses no processor time, with or without clients."""
     with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
         client.ask(END)
         clock = stub.run(lambda: time.pthread_getcpuclockid(threading.get_ident()))

@@ -17,7 +17,7 @@ PROPERTIES: dict[str, str] = VECTORS["properties"]
 
 
 def outcome(expression: str, properties: dict[str, str]) -> bool | str | None:
-    """Return what a vector records of one expression: a compile error, an evaluation error, or the value."""
+    """Return the kind of error that compiling or evaluating an expression raises, or else its value."""
     try:
         value = compile_sql(expression).evaluate(properties)
     except SqlSyntaxError:
@@ -30,7 +30,7 @@ def outcome(expression: str, properties: dict[str, str]) -> bool | str | None:
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["expression"])
 def test_agrees_with_the_java_filter(case: dict[str, Any]) -> None:
-    """Compile errors, values and matches are those of the Java module."""
+    """For each recorded case, errors, values and matches are those of RocketMQ's Java filter."""
     recorded = "compile error" if case["compile"] == "error" else case["value"]
     assert outcome(case["expression"], PROPERTIES) == recorded
     if case["compile"] == "ok":
@@ -62,7 +62,7 @@ def test_agrees_with_the_java_filter(case: dict[str, Any]) -> None:
     ],
 )
 def test_follows_java_in_the_corners(expression: str, expected: bool | str) -> None:
-    """The cases come from comparing random expressions with the Java module."""
+    """In cases found by random comparison with the Java filter, the value equals that of the Java filter."""
     properties = {
         "a": "10",
         "imin": "-2147483648",
@@ -77,24 +77,24 @@ def test_follows_java_in_the_corners(expression: str, expected: bool | str) -> N
 
 
 def test_nesting_without_end_is_refused() -> None:
-    """An expression too deep to parse is a compile error, not a crash."""
+    """An expression that is nested too deeply to parse is a compile error."""
     with pytest.raises(SqlSyntaxError, match="nested too deeply"):
         compile_sql("(" * 100_000 + "a = 1" + ")" * 100_000)
 
 
 def test_a_long_chain_too_deep_to_evaluate_keeps_nothing() -> None:
-    """Java's evaluation overflows its stack on such a chain and drops the message; so does this one."""
+    """If a chain is too deep to evaluate, the message does not match, as in Java, where the stack overflows."""
     chain = compile_sql(" OR ".join(["a = '1'"] * 20_000))
     assert not chain.matches({"a": "1"})
 
 
 @given(st.text(max_size=40), st.dictionaries(st.sampled_from("abc"), st.text(max_size=8)))
 def test_any_text_compiles_or_is_refused(text: str, properties: dict[str, str]) -> None:
-    """No input escapes the two errors."""
+    """For any text, compiling and evaluating raise nothing but the two SQL errors."""
     assert outcome(text, properties) in (True, False, None, "error", "compile error")
 
 
 @given(st.text(max_size=30), st.sampled_from(["a = 5", "a > 5", "a = 5.5", "a = 9223372036854775807", "a < b"]))
 def test_any_property_value_is_compared_or_an_error(value: str, expression: str) -> None:
-    """Conversion of odd property values ends in an answer or an evaluation error."""
+    """For any property value, a comparison has a result or raises an evaluation error."""
     assert outcome(expression, {"a": value, "b": "1"}) in (True, False, "error")

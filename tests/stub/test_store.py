@@ -26,7 +26,7 @@ WANTED = TagFilter(frozenset({java_hash("A")}))
 
 
 def make_store(limits: PullLimits = PullLimits(), count: int = 0, **properties: str) -> Store:  # noqa: B008
-    """Return a store with messages in queue 0 of T."""
+    """Return a store with `count` messages in queue 0 of T."""
     store = Store(Clock(frozen=True), HOST, limits)
     for number in range(count):
         store.put(InnerMessage("T", 0, b"%d" % number, dict(properties)))
@@ -34,7 +34,7 @@ def make_store(limits: PullLimits = PullLimits(), count: int = 0, **properties: 
 
 
 def found(got: GetResult) -> list[Record]:
-    """Return the messages in a result."""
+    """Return the messages in the result of a read."""
     return decode_records(b"".join(got.records))
 
 
@@ -42,7 +42,7 @@ def found(got: GetResult) -> list[Record]:
 
 
 def layout(case: dict[str, Any]) -> tuple[Callable[[int], str], MessageFilter | None]:
-    """Return the tags of a vector's messages, and the read that it asks for."""
+    """Return a function that gives the tag of each offset in a test case, and the filter of the case's read."""
     if case["id"] in ("GM-17", "GM-18"):
         return (lambda offset: "A" if offset % 10 == 0 else "B"), WANTED
     if case["id"] in ("GM-22", "GM-23"):
@@ -51,7 +51,7 @@ def layout(case: dict[str, Any]) -> tuple[Callable[[int], str], MessageFilter | 
 
 
 def body_bytes(case: dict[str, Any]) -> int:
-    """Return the body size of a vector's messages, as its note gives it."""
+    """Return the size of the message bodies in a test case, as its note says."""
     if case["id"] == "GM-15":
         return 400 * 1024
     size = re.search(r"(\d+) KiB messages", case["note"])
@@ -59,7 +59,7 @@ def body_bytes(case: dict[str, Any]) -> int:
 
 
 def vector_store(case: dict[str, Any]) -> Store:
-    """Return a store as a vector describes it."""
+    """Return a store with the messages, bounds and memory limits that a test case describes."""
     is_cold = "cold" in case["note"]
     store = Store(Clock(frozen=True), HOST, PullLimits(warm_bytes=0 if is_cold else None))
     tag, _ = layout(case)
@@ -74,7 +74,7 @@ def vector_store(case: dict[str, Any]) -> Store:
 
 @pytest.mark.parametrize("case", VECTORS, ids=[case["id"] for case in VECTORS])
 def test_vectors(case: dict[str, Any]) -> None:
-    """Status, next offset and messages are those of the broker."""
+    """For each recorded case, status, next offset and messages of a read are those of a real broker."""
     store = vector_store(case)
     requests = Replica(store, HOST) if case["id"] == "GM-26" else store
 
@@ -94,7 +94,7 @@ def test_vectors(case: dict[str, Any]) -> None:
 
 
 def test_what_is_put_is_found_with_its_place() -> None:
-    """A record contains its address, and the message id names the same place."""
+    """A stored record contains its own address, by which the store finds it."""
     store = make_store(count=3, TAGS="A", KEYS="k")
 
     records = found(store.get_message("T", 0, 0, 32))
@@ -106,14 +106,14 @@ def test_what_is_put_is_found_with_its_place() -> None:
 
 
 def test_the_id_of_a_stored_message_names_host_and_address() -> None:
-    """Clients use that id to view a message and to end transactions."""
+    """The message id contains the broker's host and the record's address, as clients expect."""
     stored = make_store(count=1).put(InnerMessage("T", 0, b"x"))
 
     assert stored.message_id == f"7F000001{HOST.port:08X}{stored.physical_offset:016X}"
 
 
 def test_a_batch_brings_its_own_property_text() -> None:
-    """Given text is stored unchanged, while tags are read from the properties."""
+    """If a message has `raw_properties`, they are stored unchanged, and its tag is read from `properties`."""
     store = make_store()
     store.put(InnerMessage("T", 0, b"x", {"TAGS": "A"}, raw_properties=b"TAGS\x01A\x02TAGS\x01Z"))
 
@@ -121,7 +121,7 @@ def test_a_batch_brings_its_own_property_text() -> None:
 
 
 def test_records_do_not_cross_segments() -> None:
-    """A record that does not fit into a segment begins the next one, and is found there."""
+    """If a record does not fit into a segment, it begins the next one, and is found there."""
     store = make_store()
     body = b"." * (3 * 1024 * 1024)
     places = [store.put(InnerMessage("T", 0, body)).physical_offset for _ in range(23)]
@@ -132,7 +132,7 @@ def test_records_do_not_cross_segments() -> None:
 
 
 def test_nothing_is_found_where_no_record_begins() -> None:
-    """An address beyond the log, or in its deleted part, has no message."""
+    """If an address lies beyond the log or in its deleted part, there is no message."""
     store = make_store(count=2)
     second = store.queue("T", 0).physical[1]
     store.log.min_offset = second
@@ -147,7 +147,7 @@ def test_nothing_is_found_where_no_record_begins() -> None:
 
 
 def test_a_queue_never_used_is_empty() -> None:
-    """The queue's bounds are 0, and no message has a time."""
+    """The bounds of an unused queue are 0, and no offset has a store time."""
     store = make_store()
 
     assert (store.min_offset("U", 7), store.max_offset("U", 7), store.store_time("U", 7, 0)) == (0, 0, -1)
@@ -155,7 +155,7 @@ def test_a_queue_never_used_is_empty() -> None:
 
 
 def test_expired_messages_are_gone_and_offsets_go_on() -> None:
-    """The minimum rises, never falls, and never passes the end."""
+    """Expiring messages raises the minimum offset, never lowers it, and never raises it above the maximum."""
     store = make_store(count=5)
 
     store.expire("T", 0, 3)
@@ -168,7 +168,7 @@ def test_expired_messages_are_gone_and_offsets_go_on() -> None:
 
 
 def test_a_topic_made_anew_starts_at_0() -> None:
-    """Removing a topic deletes its queues."""
+    """If a topic is removed and used again, its offsets start at 0."""
     store = make_store(count=5)
 
     store.remove_topic("T")
@@ -181,7 +181,7 @@ def test_a_topic_made_anew_starts_at_0() -> None:
     [(5, 0, 0, 0), (10, 0, 1, 0), (15, 2, 1, 1), (19, 2, 1, 2), (30, 3, 4, 3), (40, 5, 5, 5), (41, 6, 5, 5)],
 )
 def test_search_by_store_time(time_ms: int, lower: int, upper: int, nearest: int) -> None:
-    """The result is the first at or after, the last at or before, or, as before 5.1.1, the nearest."""
+    """A search finds the first message at or after a time, the last at or before it, or the nearest."""
     store = make_store()
     for stored_ms in (10, 10, 20, 30, 30, 40):
         store.put(InnerMessage("T", 0, b"x", store_timestamp=stored_ms))
@@ -190,7 +190,7 @@ def test_search_by_store_time(time_ms: int, lower: int, upper: int, nearest: int
 
 
 def test_search_stays_inside_the_queue() -> None:
-    """An expired message is not found, and an empty queue returns its minimum."""
+    """A search finds no expired message, and in an empty queue it returns the minimum offset."""
     store = make_store()
     for stored_ms in (10, 20, 30, 40):
         store.put(InnerMessage("T", 0, b"x", store_timestamp=stored_ms))
@@ -204,12 +204,12 @@ def test_search_stays_inside_the_queue() -> None:
 
 
 def test_zero_messages_asked_for_gives_one() -> None:
-    """One message is always returned."""
+    """If a pull asks for zero messages, it gets one."""
     assert len(found(make_store(count=3).get_message("T", 0, 0, 0))) == 1
 
 
 def test_a_pull_stays_in_one_index_file() -> None:
-    """The result ends where a real consume-queue file ends."""
+    """A pull ends where a real broker's consume-queue file ends, even if more messages follow."""
     store = make_store(PullLimits(index_file_entries=10), count=25)
 
     assert store.get_message("T", 0, 7, 32).next_begin_offset == 10
@@ -217,7 +217,7 @@ def test_a_pull_stays_in_one_index_file() -> None:
 
 
 def test_scattered_messages_are_gathered() -> None:
-    """Messages of other queues between them are left out."""
+    """If messages of other queues lie between those of a queue, a pull leaves them out."""
     store = make_store()
     for number in range(10):
         store.put(InnerMessage("T", number % 2, b"%d" % number))
@@ -228,7 +228,7 @@ def test_scattered_messages_are_gathered() -> None:
 
 
 def test_a_filter_on_properties_sees_them() -> None:
-    """Such a filter is asked with each message's properties."""
+    """A filter that reads properties is called with the properties of each message."""
 
     class Odd:
         reads_properties = True
@@ -247,7 +247,7 @@ def test_a_filter_on_properties_sees_them() -> None:
 
 
 def test_data_far_behind_the_end_is_cold() -> None:
-    """The result is marked as cold, and has fewer messages."""
+    """Messages far from the log's end count as read from disk, so the result has fewer of them and is marked cold."""
     store = make_store(PullLimits(warm_bytes=1_000), count=100)
 
     first, last = store.get_message("T", 0, 0, 32), store.get_message("T", 0, 95, 32)
@@ -260,7 +260,7 @@ def test_data_far_behind_the_end_is_cold() -> None:
 
 
 def test_a_replica_shows_its_masters_messages_but_the_last() -> None:
-    """A replica ends that many messages earlier, in every queue."""
+    """If a replica lags by some messages, each of its queues ends that many offsets earlier."""
     master = make_store(count=10)
     replica = Replica(master, HOST)
     replica.lag = 3
@@ -272,7 +272,7 @@ def test_a_replica_shows_its_masters_messages_but_the_last() -> None:
 
 
 def test_a_replica_does_not_judge_offsets() -> None:
-    """A replica may be behind, so a reader beyond its end keeps its offset."""
+    """If a reader's offset is beyond a replica's end, the replica returns the same offset to read next."""
     replica = Replica(make_store(count=10), HOST)
     replica.lag = 3
 

@@ -1,4 +1,4 @@
-"""Tests of `broker_stub.stub`: what a test or a notebook does with it besides connecting."""
+"""Tests of `broker_stub.stub`: the methods by which a test or a notebook acts on a stub without a client."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def stub() -> Iterator[StubBroker]:
 
 
 def test_what_is_put_can_be_pulled(stub: StubBroker) -> None:
-    """The message has its tag, keys and properties, and those that a broker adds."""
+    """A message that was put can be pulled with its tag, keys and properties and with those of the broker."""
     put = stub.put("T", b"hello", tags="new", keys="k1 k2", properties={"a": "b"}, queue_id=1)
 
     with RemotingClient(stub.broker_address()) as client:
@@ -52,7 +52,7 @@ def test_what_is_put_can_be_pulled(stub: StubBroker) -> None:
 
 
 def test_queues_take_turns(stub: StubBroker) -> None:
-    """A named queue has precedence."""
+    """Messages go to the queues in turn, unless `put` names a queue."""
     queues = [stub.put("T", b"x").queue.queue_id for _ in range(4)]
 
     assert sorted(queues) == [0, 0, 1, 1]
@@ -60,21 +60,21 @@ def test_queues_take_turns(stub: StubBroker) -> None:
 
 
 def test_a_missing_topic_is_made_as_for_a_producer(stub: StubBroker) -> None:
-    """The topic gets four queues, from the template."""
+    """If the topic is missing, `put` creates it from the template, with four queues."""
     stub.fill("made", 8, 10)
 
     assert [message.queue_id for message in stub.messages("made")] == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_a_message_may_be_stored_in_the_past(stub: StubBroker) -> None:
-    """Searches by time then find it."""
+    """If `put` sets a store time in the past, a search by time finds the message there."""
     stub.put("T", b"x", store_timestamp=1_000)
 
     assert [message.store_timestamp for message in stub.messages("T")] == [1_000]
 
 
 def test_messages_are_put_under_a_waiting_pull(stub: StubBroker) -> None:
-    """The pull responds at once, for one message and for many."""
+    """If a message is put, or many are filled in, a held pull responds at once."""
     for fill in (False, True):
         with RemotingClient(stub.broker_address()) as client:
             end = int((client.ask(GetMaxOffsetRequestHeader(topic="T", queue_id=0)).fields or {})["offset"])
@@ -86,12 +86,12 @@ def test_messages_are_put_under_a_waiting_pull(stub: StubBroker) -> None:
 
 
 def pull_command(offset: int) -> Command:
-    """Return a pull that waits for a minute."""
+    """Return a pull from this offset that waits for up to a minute."""
     return Command(RequestCode.PULL_MESSAGE, fields=to_fields(pull_of("T", offset, wait_ms=60_000)))
 
 
 def test_a_fill_spreads_over_all_brokers() -> None:
-    """The messages are spread evenly and numbered consecutively."""
+    """A fill spreads messages evenly over the queues of all brokers and numbers them consecutively."""
     with StubCluster(3, topics={"T": 2}) as stub:
         stub.fill("T", 13, 20)
 
@@ -103,13 +103,13 @@ def test_a_fill_spreads_over_all_brokers() -> None:
 
 
 def test_a_named_queue_must_exist(stub: StubBroker) -> None:
-    """The error names topic and queue."""
+    """If `put` names a missing queue, the error names topic and queue."""
     with pytest.raises(OptionError, match=r"queue_id = '7': .*topic T"):
         stub.put("T", b"x", queue_id=7)
 
 
 def test_illegal_input_is_a_named_error(stub: StubBroker) -> None:
-    """An illegal topic name and a refused message raise their errors."""
+    """An illegal topic name and a refused message raise an error each."""
     with pytest.raises(OptionError, match="topics = 'a b': The specified topic contains illegal characters"):
         StubBroker({"a b": 1})
     with pytest.raises(BrokerError, match="response code 13: timer message illegal"):
@@ -117,7 +117,7 @@ def test_illegal_input_is_a_named_error(stub: StubBroker) -> None:
 
 
 def test_expired_messages_are_gone(stub: StubBroker) -> None:
-    """A pull below the new minimum is corrected to it."""
+    """After messages expired, a pull below the minimum offset is corrected to it."""
     stub.fill("T", 20, 10)
     stub.expire("T", 0, 4)
 
@@ -129,7 +129,7 @@ def test_expired_messages_are_gone(stub: StubBroker) -> None:
 
 
 def test_a_queue_moves_with_its_messages() -> None:
-    """The queue becomes the other broker's last one, and its offsets continue."""
+    """A moved queue becomes the last one of the other broker, and its offsets continue."""
     with StubCluster(2, topics={"T": 2}) as stub:
         for _ in range(8):
             stub.put("T", b"x")
@@ -148,7 +148,7 @@ def test_a_queue_moves_with_its_messages() -> None:
 
 
 def heartbeat(client_id: str, group: str) -> bytes:
-    """Return the body of a heartbeat of one consumer."""
+    """Return the body of a heartbeat of one consumer in a group."""
     subscription = {"topic": "T", "subString": "*", "subVersion": 1, "expressionType": "TAG"}
     consumer = {
         "groupName": group,
@@ -161,7 +161,7 @@ def heartbeat(client_id: str, group: str) -> bytes:
 
 
 def test_members_offsets_locks_and_connections_can_be_seen(stub: StubBroker) -> None:
-    """The methods show the current state; a member that leaves disappears."""
+    """Members, offsets, locks and connections are shown as they are now, without members that left."""
     queue = {"topic": "T", "brokerName": "broker-a", "queueId": 1}
     lock = json.dumps({"clientId": "c1", "consumerGroup": "g", "mqSet": [queue]}).encode()
     commit = UpdateConsumerOffsetRequestHeader(consumer_group="g", topic="T", queue_id=1, commit_offset=7)
@@ -185,7 +185,7 @@ def test_members_offsets_locks_and_connections_can_be_seen(stub: StubBroker) -> 
 
 
 def test_a_cluster_has_masters_and_slaves_of_the_same_names() -> None:
-    """Cluster information shows them, with id 0 for the master."""
+    """In the cluster information a master and its slaves share a name, and the master has id 0."""
     with StubCluster(2, 1, topics={"T": 1}) as stub, RemotingClient(stub.name_server) as client:
         info = fastjson.parse(client.ask(GetBrokerClusterInfoRequestHeader()).body)
 
@@ -194,7 +194,7 @@ def test_a_cluster_has_masters_and_slaves_of_the_same_names() -> None:
 
 
 def test_a_slave_serves_what_its_master_took() -> None:
-    """A slave accepts no messages, and goes on serving when the master is down."""
+    """A slave refuses sends and serves its master's messages, also while the master is down."""
     with StubCluster(1, 1, topics={"T": 1}) as stub, RemotingClient(str(stub.state.brokers[1].address)) as slave:
         stub.put("T", b"x")
 
@@ -205,7 +205,7 @@ def test_a_slave_serves_what_its_master_took() -> None:
 
 
 def test_a_slave_sends_back_to_its_master_who_finds_nothing_new() -> None:
-    """The response comes at once, without waiting, as long as there is a master."""
+    """If a slave has no new message, it responds at once and suggests the master, if that is up."""
     with StubCluster(1, 1, topics={"T": 1}) as stub, RemotingClient(str(stub.state.brokers[1].address)) as slave:
         stub.put("T", b"x")
 
@@ -215,7 +215,7 @@ def test_a_slave_sends_back_to_its_master_who_finds_nothing_new() -> None:
 
 
 def test_a_slave_may_refuse_to_be_read() -> None:
-    """5.x slaves refuse by default."""
+    """If `slave_reads` is off, the default of 5.x slaves, a slave refuses pulls."""
     settings = Settings(slave_reads=False)
     with StubCluster(1, 1, topics={"T": 1}, settings=settings) as stub:
         with RemotingClient(str(stub.state.brokers[1].address)) as slave:
@@ -226,7 +226,7 @@ def test_a_slave_may_refuse_to_be_read() -> None:
 
 
 def test_many_queues_start_quickly() -> None:
-    """Empty queues cost nothing."""
+    """A stub with very many empty queues starts quickly."""
     begin = time.process_time()
     with StubBroker({"T": 10_000}) as stub:
         stub.put("T", b"x", queue_id=9_999)
@@ -236,7 +236,7 @@ def test_many_queues_start_quickly() -> None:
 
 
 def test_signed_requests_only_when_accounts_are_given() -> None:
-    """Brokers refuse other requests; the name server checks nothing."""
+    """If accounts are given, brokers refuse unsigned requests, and the name server serves them."""
     with StubBroker({"T": 1}, acl={"user": "secret"}) as stub:
         with RemotingClient(stub.broker_address()) as client:
             assert client.ask(GetMaxOffsetRequestHeader(topic="T", queue_id=0)).code == ResponseCode.NO_PERMISSION
@@ -245,7 +245,7 @@ def test_signed_requests_only_when_accounts_are_given() -> None:
 
 
 def test_time_can_be_made_to_pass(stub: StubBroker) -> None:
-    """A delayed message arrives when the clock reaches its time."""
+    """If the clock is advanced to its time, a delayed message is delivered."""
     stub.put("T", b"x", queue_id=0, properties={"DELAY": "18"})
     assert stub.messages("T") == []
 
@@ -255,6 +255,6 @@ def test_time_can_be_made_to_pass(stub: StubBroker) -> None:
 
 
 def test_repr_shows_where_it_is(stub: StubBroker) -> None:
-    """The repr contains the address."""
+    """The repr of the stub contains its address."""
     assert repr(stub) == f"<StubBroker {stub.name_server}, 1 brokers>"
     assert "broker-a:0 at 127.0.0.1" in stub.run(lambda: repr(stub.state))

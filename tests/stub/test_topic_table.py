@@ -13,19 +13,19 @@ V5, V4 = find_release("5.3.3"), find_release("4.9.7")
 
 
 def make_topics() -> Topics:
-    """Return the topics of a new broker."""
+    """Return the topic table of a new broker."""
     return Topics(V5, "DefaultCluster", "broker-a", 8)
 
 
 @pytest.mark.parametrize("name", ["orders", "a-b_c|d%e", "T" * 127, "%RETRY%" + "g" * 248, "%DLQ%" + "g" * 250])
 def test_legal_names_pass(name: str) -> None:
-    """Letters, digits and four signs are legal, 127 of them, or 255 for a group's own topics."""
+    """A name of letters, digits and four signs is legal up to 127 characters, or 255 in a group's own topics."""
     check_name(name, V5)
 
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "ü", "a.b", "T" * 128, "%RETRY%" + "g" * 249])
 def test_illegal_names_are_refused(name: str) -> None:
-    """The code depends on the release, the reason does not."""
+    """An illegal topic name is refused by all releases; the response code depends on the release."""
     with pytest.raises(Refusal, match="The specified topic ") as refused_by_5x:
         check_name(name, V5)
     with pytest.raises(Refusal) as refused_by_4x:
@@ -36,7 +36,7 @@ def test_illegal_names_are_refused(name: str) -> None:
 
 
 def test_a_new_broker_has_the_system_topics() -> None:
-    """Clients use some of them; the template is the one to inherit from."""
+    """A new broker has the system topics, among them the template topic, which may be inherited."""
     topics = make_topics()
 
     template = topics.find(TEMPLATE_TOPIC)
@@ -50,7 +50,7 @@ def test_a_new_broker_has_the_system_topics() -> None:
 
 
 def test_a_topic_comes_into_being_after_its_template() -> None:
-    """The topic has the requested number of queues, at most the template's, and is not inheritable."""
+    """A topic made from a template has the requested queues, at most the template's, and cannot be inherited itself."""
     topics = make_topics()
 
     few, many = topics.create_from_template("few", TEMPLATE_TOPIC, 4), topics.create_from_template("m", "TBW102", 99)
@@ -61,7 +61,7 @@ def test_a_topic_comes_into_being_after_its_template() -> None:
 
 
 def test_no_template_no_topic() -> None:
-    """A template that is missing or not inheritable creates nothing."""
+    """If the template is missing or may not be inherited, no topic is created."""
     topics = make_topics()
     topics.find_or_create("plain", 2)
 
@@ -71,7 +71,7 @@ def test_no_template_no_topic() -> None:
 
 
 def test_a_topic_is_made_once() -> None:
-    """Creating an existing topic changes nothing."""
+    """`find_or_create` does not change a topic that exists."""
     topics = make_topics()
     made = topics.find_or_create("retry", 1)
     version = topics.version
@@ -81,7 +81,7 @@ def test_a_topic_is_made_once() -> None:
 
 
 def test_a_deleted_topic_is_gone() -> None:
-    """The table's version grows."""
+    """A deleted topic is not found, and its deletion changes the table's version."""
     topics = make_topics()
     topics.find_or_create("a", 1)
     version, count = topics.version, len(topics)
