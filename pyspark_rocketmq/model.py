@@ -71,7 +71,7 @@ class QueueBounds(NamedTuple):
 
 
 class Finding(Enum):
-    """A way in which brokers can differ from what a reader planned."""
+    """A way in which brokers can differ from what a reader planned, such as a queue that ends too early."""
 
     BELOW_MIN = auto()
     ABOVE_MAX = auto()

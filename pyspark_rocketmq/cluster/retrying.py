@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """Limits for repeated attempts: a number, or a time if brokers are unreachable or busy; and the pauses between."""
+    """Limits for repeated attempts, a number or a time for unreachable and busy brokers, and the pauses between."""
 
     retries: int
     pause: Backoff

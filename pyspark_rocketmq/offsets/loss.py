@@ -38,7 +38,7 @@ __all__ = [
 
 
 class LossRule(NamedTuple):
-    """The text and the error of one finding; a finding without an error only causes a warning."""
+    """The text and the error of one kind of finding (see above); without an error it only causes a warning."""
 
     what: str
     going_on: str

@@ -126,19 +126,19 @@ def _describe_unknown(place: QueuePlace, known: set[QueuePlace]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RequestedOffsets:
-    """The requested starts or ends: layers by rank, and fallbacks for queues that no layer resolves."""
+    """The requested starts or ends: one layer per option, by rank, and fallbacks for queues that no option resolves."""
 
     option: str
     layers: tuple[Layer, ...]
     fallback: Keyword | None = None
-    """Keyword for queues that no layer resolves; None: raise an error."""
+    """Keyword for queues that no option resolves; None: raise an error."""
     if_too_young: Keyword | None = None
     """Keyword for queues without a message at or after the requested time; None: raise an error."""
     retry_topic: str | None = None
     """The group's retry topic; its messages are skipped only if the user requests offsets for its queues by name."""
 
     def target(self, layer: Layer, queue: MessageQueue) -> Target | None:
-        """Return the target that a layer requests for a queue; None if it requests none.
+        """Return the target that a layer (one option) requests for a queue; None if it requests none.
 
         In the retry topic, a time or "latest" for all topics does not count, since it would skip messages to retry.
         """
@@ -147,7 +147,7 @@ class RequestedOffsets:
         return None if is_general and target not in (Keyword.EARLIEST, Keyword.GROUP) else target
 
     def require_known(self, queues: Collection[MessageQueue]) -> None:
-        """Raise `OptionError` if a layer names a topic, broker or queue id that none of these queues has."""
+        """Raise `OptionError` if an option names a topic, broker or queue id that none of these queues has."""
         for layer in self.layers:
             layer.require_known(queues)
 

@@ -48,7 +48,7 @@ class OffsetSource(Protocol):
 
 
 class Resolved(NamedTuple):
-    """An offset for each queue, and the options without effect: those that others outranked for every queue."""
+    """An offset for each queue, and the options without effect: for every queue, other options outranked them."""
 
     positions: dict[MessageQueue, int]
     outranked: tuple[str, ...]

@@ -184,7 +184,7 @@ def split_list(given: OptionText, separator: str = ",") -> tuple[str, ...]:
 
 
 def read_list(accepts: str) -> Kind[tuple[str, ...]]:
-    """Return a `Kind` for comma-separated lists of texts; `accepts` says for errors and the page which texts."""
+    """Return a `Kind` for comma-separated lists of texts; `accepts` describes the texts, for errors and the page."""
     return Kind(accepts, split_list)
 
 
