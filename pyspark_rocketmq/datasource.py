@@ -41,16 +41,16 @@ class RocketMQDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for `spark.read`."""
         from .source.batch import BatchReader
-        from .source.schema import relaxed_columns
+        from .source.schema import columns_declared_nullable
 
-        return BatchReader(self._options(schema, stream=False), relaxed_columns(schema))
+        return BatchReader(self._options(schema, stream=False), columns_declared_nullable(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader for `spark.readStream`."""
-        from .source.schema import relaxed_columns
+        from .source.schema import columns_declared_nullable
         from .source.stream import make_stream_reader
 
-        return make_stream_reader(self._options(schema, stream=True), relaxed_columns(schema))
+        return make_stream_reader(self._options(schema, stream=True), columns_declared_nullable(schema))
 
     def _options(self, schema: StructType, stream: bool) -> ReaderOptions:
         """Return the parsed options, with the columns of `schema`; raise if the option `columns` names other ones."""

@@ -121,7 +121,7 @@ class DeadLetters:
 
     def _resend(self, producer: Producer, letter: ReceivedMessage, report: Report) -> None:
         try:
-            receipt = producer.send(_revived(letter))
+            receipt = producer.send(_to_original_message(letter))
             report.resent.append(Resent(letter.queue, letter.offset, receipt))
         except RocketMQError as error:
             _log.warning("%s was not sent again: %s", letter, error)
@@ -129,7 +129,7 @@ class DeadLetters:
 
     def _read(self, wanted: QueueRange) -> Iterator[ReceivedMessage]:
         brokers, pool = self._cluster.brokers, pool_for(self._cluster.settings.net)
-        policy, settings = _TakeWhatIsThere(), PullSettings()
+        policy, settings = _LogLosses(), PullSettings()
         recheck = Recheck(brokers, pool, policy, settings)
         try:
             for block in read_ranges([wanted], brokers, pool, policy, settings):
@@ -157,7 +157,7 @@ class DeadLetters:
                 yield message
 
 
-class _TakeWhatIsThere:
+class _LogLosses:
     """The loss policy of this reader: log every loss and go on, because retention may delete dead letters."""
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ class _TakeWhatIsThere:
             _log.warning("%s", warning)
 
 
-def _revived(letter: ReceivedMessage) -> Message:
+def _to_original_message(letter: ReceivedMessage) -> Message:
     """Return the message as it was first sent: with its unique id, and without the properties that brokers added."""
     own = {name: value for name, value in letter.properties.items() if name in _KEPT or not is_reserved(name)}
     if letter.topic == letter.queue.topic:

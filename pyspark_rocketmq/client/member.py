@@ -131,7 +131,7 @@ class Member:
             needs_locks=needs_locks,
             state=self.state,
             requests=PullRequests(self.cluster.settings, self.settings, self.store.progress),
-            connections=PullConnections(self.pool, self._introduce_again),
+            connections=PullConnections(self.pool, self._schedule_heartbeat),
             first_offsets=self.first_offsets,
             sink=self.sink,
             corrections=self.corrections,
@@ -167,7 +167,7 @@ class Member:
         self.membership.check_filters()
         self._is_joined = True
         self._heartbeats.start()
-        self._heartbeats.repeat(0.0, self.settings.rhythm.heartbeat_s, self._introduce)
+        self._heartbeats.repeat(0.0, self.settings.rhythm.heartbeat_s, self._send_heartbeat)
         self._heartbeats.call_soon(self.rounds.wake)  # Runs after the first heartbeat, when brokers list the member.
 
     def run_alone(self) -> None:
@@ -221,13 +221,13 @@ class Member:
         self._need_name_server(topic)  # The route names the topic's brokers, which get heartbeats from now on.
         self.membership.check_filter(topic, wanted)
         self.membership.subscribe(topic, wanted)
-        self._introduce_again()
+        self._schedule_heartbeat()
 
     def unsubscribe(self, topic: str) -> None:
         """Stop consuming a topic; its queues are given up in the next round of rebalancing."""
         self._require_joined("unsubscribe")
         self.membership.unsubscribe(topic)
-        self._introduce_again()
+        self._schedule_heartbeat()
 
     def _require_joined(self, what: str) -> None:
         if not (self._is_joined and self.state.is_running):
@@ -271,12 +271,12 @@ class Member:
 
     # --- on the heartbeat loop ---------------------------------------------------------------------------------------
 
-    def _introduce(self) -> None:
+    def _send_heartbeat(self) -> None:
         """Warn if the group's members have different subscriptions, then send a heartbeat."""
         self.membership.check_others()
         self.membership.heartbeat()
 
-    def _introduce_again(self) -> None:
+    def _schedule_heartbeat(self) -> None:
         """Send a heartbeat and plan a round, because a broker may have been restarted or subscriptions have changed."""
         if self._is_joined:
             self._heartbeats.call_soon(self.membership.heartbeat)

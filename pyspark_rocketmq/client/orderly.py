@@ -188,7 +188,7 @@ class OrderlyService:
         """Commit, retry or roll back a batch as the listener's result demands; return False if the run must end."""
         auto = self._settings.auto_commit
         if result.status is OrderlyStatus.SUSPEND:
-            kept = [message for message in batch if not self._send_away(message)]
+            kept = [message for message in batch if not self._send_to_dead_letters(message)]
             if kept:
                 for message in kept:
                     message.failed_here += 1
@@ -215,7 +215,7 @@ class OrderlyService:
         self._resume(assigned, min(max(rest_s, SHORTEST_REST_S), LONGEST_REST_S))
         return False
 
-    def _send_away(self, message: ReceivedMessage) -> bool:
+    def _send_to_dead_letters(self, message: ReceivedMessage) -> bool:
         """Send a message to the dead letters if it has no retries left; return True if a broker took it."""
         if message.reconsume_times < self._redelivery.most_retries:
             return False

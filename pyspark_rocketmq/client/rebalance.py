@@ -194,7 +194,7 @@ class Rebalancer:
             _log.warning("could not rebalance %s, keeping its queues: %s", topic, error)
             return False
         if assignment is None:
-            self._look_again(topic)
+            self._retry_unknown(topic)
             return True
         del self._unknown_rounds[topic]
         lost = [self._lose(assigned, unreachable) for assigned in self._surplus(topic, assignment.own_queues)]
@@ -206,7 +206,7 @@ class Rebalancer:
         held = {assigned.queue for assigned in self._table.all(topic) if not assigned.process_queue.dropped}
         return held == set(assignment.own_queues)
 
-    def _look_again(self, topic: str) -> None:
+    def _retry_unknown(self, topic: str) -> None:
         """Plan an earlier round for a topic of unknown assignment: soon at first, then after growing pauses."""
         self._wake_later(self._pauses.delay_s(self._unknown_rounds[topic]))
         self._unknown_rounds[topic] += 1

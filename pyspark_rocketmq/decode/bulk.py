@@ -139,7 +139,7 @@ def maybe_find_starts(data: Bytes, spans: Spans) -> Starts | None:
     path = _walk_in_lock_step(data, spans)
     is_record = path < spans.ends - _SIZE_AND_MAGIC_BYTES
     found = Starts(path.T[is_record.T], is_record.sum(axis=0))
-    return found if _fill(data, spans, found) else None
+    return found if _fills_responses(data, spans, found) else None
 
 
 def _walk_in_lock_step(data: Bytes, spans: Spans) -> Integers:
@@ -156,7 +156,7 @@ def _walk_in_lock_step(data: Bytes, spans: Spans) -> Integers:
     return np.array(path)
 
 
-def _fill(data: Bytes, spans: Spans, found: Starts) -> bool:
+def _fills_responses(data: Bytes, spans: Spans, found: Starts) -> bool:
     """Return whether the records that were found fill their responses exactly.
 
     Only the last record of each response is compared; each other record ends where its size led to the next one.
@@ -251,7 +251,7 @@ class Records:
         with _located_at(self.responses.queues[self.response_of[row]], int(self.positions[row])):
             return decode_record(self.data[start:end].data)[0]
 
-    def inner_rows(self) -> Integers:
+    def inner_batch_rows(self) -> Integers:
         """Return the indices of the records that are inner batches."""
         if np.count_nonzero(self._has_plain_head) == len(self.starts):
             return _NO_RECORDS

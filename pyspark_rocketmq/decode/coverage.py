@@ -32,7 +32,7 @@ from ..wire.scan import mismatch
 from .bulk import Records, Rows
 from .spans import Integers
 
-__all__ = ["Placed", "Recheck", "Suspects", "check_queues", "place_records"]
+__all__ = ["Recheck", "RecordPositions", "Suspects", "check_queues", "find_positions"]
 
 _SHIFTED = (
     "%s: the offsets written in its messages differ from their positions, as after a message with an illegal sysFlag; "
@@ -99,7 +99,7 @@ def _name_another(records: Records, name: bytes, begins: Integers) -> Rows:
 # --- positions -------------------------------------------------------------------------------------------------------
 
 
-class Placed(NamedTuple):
+class RecordPositions(NamedTuple):
     """The positions of the records of some responses, and the responses that have to be read again."""
 
     positions: Integers
@@ -112,15 +112,15 @@ class Placed(NamedTuple):
     """Whether all records are known to be within the wanted offsets."""
 
 
-def place_records(records: Records) -> Placed:
+def find_positions(records: Records) -> RecordPositions:
     """Return the positions of all records; raise `AnswerMismatch` if their order is impossible for a broker."""
-    responses, inner = records.responses, records.inner_rows()
+    responses, inner = records.responses, records.inner_batch_rows()
     if not len(inner):
         if responses.covered == tuple(records.counts.tolist()) and _follow_each_other(records):
-            return Placed(records.stored_offsets, are_all_wanted=responses.are_whole)
+            return RecordPositions(records.stored_offsets, are_all_wanted=responses.are_whole)
         if not any(responses.covered) and all(responses.nexts) and _ascend_within(records):
-            return Placed(records.stored_offsets, is_filtered=True, are_all_wanted=responses.are_whole)
-    return _Placing(records, inner).place()
+            return RecordPositions(records.stored_offsets, is_filtered=True, are_all_wanted=responses.are_whole)
+    return _PositionFinder(records, inner).place()
 
 
 def _follow_each_other(records: Records) -> bool:
@@ -149,7 +149,7 @@ def _ascend_within(records: Records) -> bool:
     )
 
 
-class _Placing:
+class _PositionFinder:
     """Computes positions if some responses are filtered, incomplete, or shifted, or hold inner batches."""
 
     def __init__(self, records: Records, inner: Integers) -> None:
@@ -165,22 +165,22 @@ class _Placing:
         self._of = records.response_of
         self._stored = records.stored_offsets
 
-    def place(self) -> Placed:
+    def place(self) -> RecordPositions:
         """Return the positions of all records: counted up from the first offset where possible, else as written."""
         has_batches = np.zeros(len(self._covered), np.bool_)
         has_batches[self._of[self._inner]] = True
         counted = self._covered > 0
         plain = counted & ~has_batches
         suspects = plain & (self._counts != self._covered)
-        suspects |= self._are_short_of_batches(counted & has_batches)
+        suspects |= self._lack_messages(counted & has_batches)
         by_count = np.repeat(self._firsts - self._begins, self._counts) + np.arange(len(self._of))
         positions = np.where(plain[self._of], by_count, self._stored)
         shifted = self._check_order(plain & ~suspects, positions)
         filtered = ~counted & (self._nexts > 0)
-        suspects |= self._are_misfits(filtered)
-        return Placed(positions, np.flatnonzero(suspects).tolist(), shifted, bool(filtered.any()))
+        suspects |= self._have_impossible_offsets(filtered)
+        return RecordPositions(positions, np.flatnonzero(suspects).tolist(), shifted, bool(filtered.any()))
 
-    def _are_short_of_batches(self, responses: Rows) -> Rows:
+    def _lack_messages(self, responses: Rows) -> Rows:
         """Return a mask of the responses that lack messages; all of `responses` hold inner batches."""
         short = np.zeros(len(responses), np.bool_)
         for response in np.flatnonzero(responses).tolist():
@@ -221,7 +221,7 @@ class _Placing:
             raise mismatch(self._queues[response], int(self._firsts[response]), what)
         return frozenset(map(self._queues.__getitem__, np.unique(self._of[ahead != 0]).tolist()))
 
-    def _are_misfits(self, responses: Rows) -> Rows:
+    def _have_impossible_offsets(self, responses: Rows) -> Rows:
         """Return a mask of the filtered `responses` that are of light topics or have impossible offsets.
 
         Offsets are impossible if they do not ascend, or lie outside the offsets that the response covers.
@@ -289,7 +289,7 @@ class Suspects:
         """Return an object for the same queues that raises an error instead of reading responses again."""
         return Suspects(None, self._shifted)
 
-    def find(self, records: Records, placed: Placed) -> list[int]:
+    def find(self, records: Records, placed: RecordPositions) -> list[int]:
         """Return the indices of the responses that have to be read again.
 
         This may pull messages, to learn which queues are shifted.

@@ -24,7 +24,7 @@ import pyarrow as pa
 from ..model import Block, QueueRange
 from .bulk import PlainColumns, Records, Responses, decode_plain, find_records
 from .columns import COLUMNS, Column, ColumnType, Content, Part
-from .coverage import Recheck, Suspects, check_queues, place_records
+from .coverage import Recheck, Suspects, check_queues, find_positions
 from .irregular import IrregularReader, Portion
 from .shapes import ShapeFinder
 from .spans import Bytes, Integers, Spans, pack_numbers
@@ -51,7 +51,7 @@ class Decoded:
     """A record batch, and how many of its records were irregular or left out."""
 
     batch: pa.RecordBatch
-    handed_over: int
+    irregular_count: int
     """Number of records that were decoded one by one."""
     dropped: int
     """Number of messages that were left out because they cannot be read."""
@@ -126,7 +126,7 @@ class ColumnDecoder:
         """Return the records of all responses with their positions, and the indices of the responses to pull again."""
         records = find_records(gathered.data, gathered.spans, gathered.responses)
         check_queues(records, self.content.stored_topic)
-        placed = place_records(records)
+        placed = find_positions(records)
         records.positions, records.are_all_wanted = placed.positions, placed.are_all_wanted
         return records, self._suspects.find(records, placed)
 
@@ -165,7 +165,7 @@ class ColumnDecoder:
         for portion in self._irregular_reader.portions(records, plain.irregular, most_bytes):
             end = int(np.searchsorted(plain.places, portion.end))
             merged = self._merge(plain, begin, end, portion)
-            yield Decoded(merged, portion.handed_over, portion.dropped)
+            yield Decoded(merged, portion.irregular_count, portion.dropped)
             begin = end
 
     def _merge(self, plain: PlainColumns, begin: int, end: int, portion: Portion) -> pa.RecordBatch:

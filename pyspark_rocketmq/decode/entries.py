@@ -92,7 +92,7 @@ class _EntrySpans(NamedTuple):
 
 def split_entries(texts: PropertyTexts) -> Entries:
     """Return the names and values of property texts, which must all be regular and UTF-8."""
-    return MixedEntries(_find_entries(texts))
+    return SplitEntries(_find_entries(texts))
 
 
 def _find_entries(texts: PropertyTexts) -> _EntrySpans:
@@ -109,7 +109,7 @@ def _find_entries(texts: PropertyTexts) -> _EntrySpans:
     return _EntrySpans(texts.data, names, values, counts)
 
 
-class MixedEntries:
+class SplitEntries:
     """Property names and values of rows whose names may differ from row to row, or occur twice in a row."""
 
     def __init__(self, spans: _EntrySpans) -> None:

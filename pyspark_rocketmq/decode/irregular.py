@@ -29,7 +29,7 @@ class Portion:
     rows: list[Row] = field(default_factory=list)
     records: list[int] = field(default_factory=list)
     """Index of the record of each row."""
-    handed_over: int = 0
+    irregular_count: int = 0
     dropped: int = 0
 
 
@@ -48,7 +48,7 @@ class IrregularReader:
         """
         portion, byte_count = Portion(0), 0
         for index in irregular.tolist():
-            portion.handed_over += 1
+            portion.irregular_count += 1
             portion.end = index + 1
             for row in self._wanted_rows(records, index):
                 if self._is_kept(row):

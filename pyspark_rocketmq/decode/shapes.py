@@ -152,7 +152,7 @@ def _maybe_split(text: bytes) -> _Split | None:
 @lru_cache(maxsize=32)
 def _learn(kind: _Kind, all_sizes: tuple[_Sizes, ...], largest: int) -> Shape:
     """Return the shape of texts of this kind; values whose least and largest sizes differ are flexible."""
-    slices, stretches, widths = dict[str, Slice](), [_Growing(largest)], list[int]()
+    slices, stretches, widths = dict[str, Slice](), [_StretchBuilder(largest)], list[int]()
     for place, (name, sizes) in enumerate(zip(kind.names, all_sizes, strict=True)):
         stretches[-1].add_exact((b"\x02" if place else b"") + name + b"\x01")
         start = Edge(len(stretches) - 1, stretches[-1].width)
@@ -160,7 +160,7 @@ def _learn(kind: _Kind, all_sizes: tuple[_Sizes, ...], largest: int) -> Shape:
             stretches[-1].add_value(sizes.most)
         else:
             widths.append(min(2 * sizes.most, _MOST_SEARCHED_BYTES))
-            stretches.append(_Growing(largest))
+            stretches.append(_StretchBuilder(largest))
         if name and sizes.most:
             slices[name.decode()] = Slice(start, Edge(len(stretches) - 1, stretches[-1].width))
     if kind.is_terminated:
@@ -168,7 +168,7 @@ def _learn(kind: _Kind, all_sizes: tuple[_Sizes, ...], largest: int) -> Shape:
     return Shape(slices, [stretch.finish() for stretch in stretches], widths, largest)
 
 
-class _Growing:
+class _StretchBuilder:
     """A stretch that is being built, part by part."""
 
     def __init__(self, largest: int) -> None:

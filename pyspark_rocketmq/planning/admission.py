@@ -77,10 +77,10 @@ def share_cap(backlogs: Mapping[MessageQueue, int], cap: int) -> dict[MessageQue
     if sum(backlogs.values()) <= cap:
         return dict(backlogs)
     queues = sorted(backlogs)
-    return dict(zip(queues, _share([backlogs[queue] for queue in queues], cap), strict=True))
+    return dict(zip(queues, _divide_cap([backlogs[queue] for queue in queues], cap), strict=True))
 
 
-def _share(backlogs: Sequence[int], cap: int) -> list[int]:
+def _divide_cap(backlogs: Sequence[int], cap: int) -> list[int]:
     """Return the share of each backlog, in the order of `backlogs`.
 
     Backlogs are visited from the smallest to the largest. A backlog whose proportional share of the remaining cap is

@@ -20,10 +20,10 @@ from ..model import MessageQueue, QueueRange, java_order, sort_queues
 __all__ = [
     "PlanSettings",
     "Task",
+    "assign_slots",
     "count_parts",
     "covered_queues",
     "cut",
-    "deal_slots",
     "name_slots",
     "plan_tasks",
     "unlisted_queues",
@@ -63,7 +63,7 @@ def plan_tasks(ranges: Iterable[QueueRange], settings: PlanSettings) -> list[Tas
     more offsets than `max_records_per_partition`.
     """
     least, most = settings.min_partitions, settings.max_records_per_partition
-    slots = deal_slots(ranges, settings.allocation, settings.max_partitions)
+    slots = assign_slots(ranges, settings.allocation, settings.max_partitions)
     _refuse_too_many(f"minPartitions={least}", min(least, sum(map(_count_offsets, slots))), slots)
     parts = count_parts([_count_offsets(slot) for slot in slots], least)
     tasks = [task for slot, count in zip(slots, parts, strict=True) for task in cut(slot, count)]
@@ -138,7 +138,7 @@ def _count_offsets(ranges: Iterable[QueueRange]) -> int:
 # --- slots ------------------------------------------------------------------------------------------------------------
 
 
-def deal_slots(
+def assign_slots(
     ranges: Iterable[QueueRange], allocation: AllocationSettings, max_partitions: int | None = None
 ) -> list[Slot]:
     """Return the ranges of each slot, by the allocation strategy; leave out empty ranges and slots.
@@ -148,15 +148,15 @@ def deal_slots(
     by_queue = {each.queue: each for each in ranges if each.offset_count > 0}
     if not by_queue:
         return []
-    dealt = _deal(sort_queues(by_queue), allocation, max_partitions)
+    dealt = _assign(sort_queues(by_queue), allocation, max_partitions)
     return [[by_queue[queue] for queue in slot] for slot in dealt if slot]
 
 
-def _deal(
+def _assign(
     queues: Sequence[MessageQueue], allocation: AllocationSettings, max_partitions: int | None
 ) -> list[list[MessageQueue]]:
     if allocation.strategy.outer == "CONFIG":
-        return _deal_listed(queues, allocation.queue_lists)
+        return _assign_listed(queues, allocation.queue_lists)
     slots = name_slots(min(len(queues), max_partitions or len(queues)))
     if len(slots) == len(queues) and allocation.strategy.outer in _EVEN_STRATEGIES:
         return [[queue] for queue in queues]
@@ -197,7 +197,7 @@ def unlisted_queues(
     return [queue for queue in queues if queue not in listed]
 
 
-def _deal_listed(
+def _assign_listed(
     queues: Sequence[MessageQueue], queue_lists: Sequence[Sequence[MessageQueue]]
 ) -> list[list[MessageQueue]]:
     """Return the queues of each slot: those that its entry of CONFIG lists.

@@ -162,7 +162,7 @@ def return_rows(batches: Iterator[RecordBatch], returner: Returner) -> Iterator[
 
     for batch in batches:
         values = enumerate(read_columns(batch, (*_NEEDED, "result", _LEVEL)))
-        outcomes = returner.send_back({number: row for number, each in values if (row := _returned(*each))})
+        outcomes = returner.send_back({number: row for number, each in values if (row := _row_to_send_back(*each))})
         results = [_result_of(number, outcomes) for number in range(batch.num_rows)]
         yield with_outcomes(batch, (*_PLACE, "result"), results)
 
@@ -175,7 +175,7 @@ def _result_of(number: int, outcomes: Mapping[int, Outcome]) -> tuple[bool | Non
     return error is None, None if error is None else str(error)
 
 
-def _returned(
+def _row_to_send_back(
     topic: str, broker_name: str, physical_offset: int, message_id: str, result: str | None, delay_level: int
 ) -> Returned | None:
     """Return the values with which a row is sent back, a dead letter if its result is `SUSPEND`; None for `SUCCESS`."""

@@ -40,7 +40,7 @@ class BatchReader(DataSourceReader):
         cluster = open_cluster(options.planning_cluster)
         catalog = QueueCatalog(cluster, options)
         queues = catalog.queues()
-        catalog.require_some(queues)
+        catalog.require_match(queues)
         catalog.require_known(queues)
         require_filter(cluster, options, queues)
         view = make_view(cluster, options)

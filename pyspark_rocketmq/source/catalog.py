@@ -79,7 +79,7 @@ class QueueCatalog:
         for topic in sorted(set(selection.topics) - {queue.topic for queue in queues}):
             raise _nothing_to_read(topic, self._options)
 
-    def require_some(self, queues: Sequence[MessageQueue]) -> None:
+    def require_match(self, queues: Sequence[MessageQueue]) -> None:
         """Raise `OptionError` if the option `subscribePattern` matches no topic."""
         selection = self._options.selection
         pattern = selection.pattern

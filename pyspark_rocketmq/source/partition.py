@@ -43,7 +43,7 @@ class RangePartition(InputPartition):
 
 
 @cache
-def keep_imports() -> None:
+def freeze_imports() -> None:
     """Exclude imported modules from the garbage collection that Spark's worker runs after every task.
 
     Only the first call does so. It comes after a first batch was decoded, because decoding imports the most.
@@ -67,15 +67,15 @@ def read_partition(
     blocks = _count(read_ranges(partition.ranges, brokers, pool, losses, options.pull), report, options)
     try:
         for decoded in _time(decoder.decode_all(blocks, BatchSize(options.rows_per_batch)), report):
-            keep_imports()
+            freeze_imports()
             report.rows += decoded.batch.num_rows
-            report.handed_over += decoded.handed_over
+            report.irregular_count += decoded.irregular_count
             report.dropped += decoded.dropped
             yield from _cut(decoded.batch, options.rows_per_batch)
     finally:
         losses.finish()
     report.losses = {finding.name: count for finding, count in losses.counts.items()}
-    _log.log(logging.INFO if report.handed_over else logging.DEBUG, "%s", report)
+    _log.log(logging.INFO if report.irregular_count else logging.DEBUG, "%s", report)
     if report.dropped:
         _log.warning("%d messages were left out because they cannot be read (mode=DROPMALFORMED)", report.dropped)
 

@@ -35,7 +35,7 @@ class TaskReport:
     """The number of bytes of stored records in these responses."""
     waited_s: float = 0.0
     """Seconds for which the task waited while it fetched: elapsed time less processor time."""
-    handed_over: int = 0
+    irregular_count: int = 0
     """The number of irregular records, which are decoded one by one and therefore more slowly."""
     dropped: int = 0
     """The number of messages that were left out because they cannot be decoded (mode=DROPMALFORMED)."""
@@ -44,7 +44,7 @@ class TaskReport:
 
     def __str__(self) -> str:
         return (
-            f"{self.rows} rows of {self.ranges} ranges; {self.handed_over} records were read one by one, as packed "
+            f"{self.rows} rows of {self.ranges} ranges; {self.irregular_count} records were read one by one, as packed "
             "bodies, IPv6 hosts, inner batches and broken properties are; "
             f"{self.pulls} pulls, {self.byte_count} bytes, {self.waited_s:.3f} s waited, {self.dropped} dropped, "
             f"losses {dict(self.losses)}"

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 from ..decode.columns import COLUMNS, ColumnType
 from ..errors import OptionError
 
-__all__ = ["columns_of", "relaxed_columns", "spark_schema"]
+__all__ = ["columns_declared_nullable", "columns_of", "spark_schema"]
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
@@ -61,7 +61,7 @@ def columns_of(schema: StructType, properties_as_json: bool = False) -> tuple[st
     return tuple(schema.names)
 
 
-def relaxed_columns(schema: StructType) -> frozenset[str]:
+def columns_declared_nullable(schema: StructType) -> frozenset[str]:
     """Return the columns that are never null but that the user's schema declares nullable.
 
     Record batches must declare these nullable as well, because Spark compares both schemas.

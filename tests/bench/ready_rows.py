@@ -47,8 +47,8 @@ class ReadyReader(DataSourceReader):
         """Yield record batches with the number of rows of this task."""
         assert isinstance(partition, RowCount)
         batch = _first_batch(tuple(sorted(self._options.items())))
-        for handed_over in range(0, partition.rows, batch.num_rows):
-            yield batch.slice(0, partition.rows - handed_over)
+        for begin in range(0, partition.rows, batch.num_rows):
+            yield batch.slice(0, partition.rows - begin)
 
 
 @cache

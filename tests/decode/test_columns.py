@@ -155,13 +155,13 @@ def test_rows_with_the_same_names(names: list[str], data: st.DataObject) -> None
 @given(st.lists(plain_records, min_size=1, max_size=8))
 def test_plain_records_need_no_help(records: list[Record]) -> None:
     """The bulk decoder decodes no plain record one by one."""
-    assert whole(ColumnDecoder(EVERY_COLUMN), [block(records)]).handed_over == 0
+    assert whole(ColumnDecoder(EVERY_COLUMN), [block(records)]).irregular_count == 0
 
 
 def test_odd_records_are_counted() -> None:
     """The decoder reports how many irregular records it decoded one by one."""
     decoded = whole(ColumnDecoder(["body"]), [block([PLAIN, packed(PLAIN, Compression.ZLIB), PLAIN])])
-    assert decoded.handed_over == 1
+    assert decoded.irregular_count == 1
     assert decoded.batch.column("body").to_pylist() == [b"hello"] * 3
 
 
@@ -287,7 +287,7 @@ def test_what_unpacks_to_much_comes_in_several_batches() -> None:
         *[bytes([n]) * 4000 for n in range(6)],
         b"hello",
     ]
-    assert [each.handed_over for each in decoded] == [3, 3, 0]
+    assert [each.irregular_count for each in decoded] == [3, 3, 0]
 
 
 def recorded_answers() -> list[Block]:

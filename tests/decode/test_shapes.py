@@ -47,7 +47,7 @@ def assert_bulk_equals_readable(blocks: list[Block]) -> int:
     decoded = whole(ColumnDecoder(EVERY_COLUMN, PERMISSIVE), blocks)
     assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, PERMISSIVE)
     decoded.batch.validate(full=True)
-    return decoded.handed_over
+    return decoded.irregular_count
 
 
 def flexible_text(key: str, shop: str, terminated: bool) -> bytes:
@@ -118,7 +118,7 @@ def test_shapes_of_earlier_batches_change_nothing(batches: list[list[bytes]]) ->
         decoded = whole(decoder, blocks)
         fresh = whole(ColumnDecoder(EVERY_COLUMN, PERMISSIVE), blocks)
         assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, PERMISSIVE)
-        assert decoded.handed_over == fresh.handed_over
+        assert decoded.irregular_count == fresh.irregular_count
 
 
 def test_shapes_that_no_longer_fit_are_forgotten() -> None:

@@ -8,7 +8,7 @@ from pyspark_rocketmq.allocation import AllocationSettings, ConsistentHash, buil
 from pyspark_rocketmq.allocation.strategy_names import parse_strategy
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, QueueRange
-from pyspark_rocketmq.planning.ranges import covered_queues, deal_slots, name_slots, unlisted_queues
+from pyspark_rocketmq.planning.ranges import assign_slots, covered_queues, name_slots, unlisted_queues
 from tests.planning.fixtures import queue, ranges_of
 
 
@@ -25,8 +25,8 @@ def numbers(slots: list[list[QueueRange]]) -> list[list[int]]:
 
 def test_one_slot_per_queue_with_data() -> None:
     """Without `maxPartitions` each queue with data gets a slot of its own, and an empty range gets none."""
-    assert numbers(deal_slots(ranges_of([5, 0, 7, 1]), AllocationSettings())) == [[0], [2], [3]]
-    assert deal_slots(ranges_of([0]), AllocationSettings()) == []
+    assert numbers(assign_slots(ranges_of([5, 0, 7, 1]), AllocationSettings())) == [[0], [2], [3]]
+    assert assign_slots(ranges_of([0]), AllocationSettings()) == []
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_queues_share_slots(strategy: str, dealt: list[list[int]]) -> None:
     """With `maxPartitions` = 3, RocketMQ's strategy assigns all queues to three slots, for any order of the ranges."""
     ranges = ranges_of([5] * 7)
 
-    assert numbers(deal_slots(reversed(ranges), settings(strategy), 3)) == dealt
+    assert numbers(assign_slots(reversed(ranges), settings(strategy), 3)) == dealt
 
 
 def test_consistent_hash_uses_the_slot_names() -> None:
@@ -44,7 +44,7 @@ def test_consistent_hash_uses_the_slot_names() -> None:
     ranges = ranges_of([5] * 10)
     shares = ConsistentHash(2).allocate_all([each.queue for each in ranges], ["slot-00000", "slot-00001", "slot-00002"])
 
-    slots = deal_slots(ranges, settings("CONSISTENT_HASH", virtual_node_count=2), 3)
+    slots = assign_slots(ranges, settings("CONSISTENT_HASH", virtual_node_count=2), 3)
 
     assert [[each.queue for each in slot] for slot in slots] == [share for share in shares if share]
 
@@ -61,7 +61,7 @@ def test_config_brings_its_slots() -> None:
     """With CONFIG each entry becomes a slot with its queues in the listed order, except queues without data."""
     lists = ((queue(2), queue(0)), (queue(9),), (queue(1), queue(3)))
 
-    slots = deal_slots(ranges_of([5, 5, 5, 0]), settings("CONFIG", queue_lists=lists))
+    slots = assign_slots(ranges_of([5, 5, 5, 0]), settings("CONFIG", queue_lists=lists))
 
     assert numbers(slots) == [[2, 0], [1]]
 
@@ -70,7 +70,7 @@ def test_unlisted_queues_join_the_smallest_slot() -> None:
     """Each queue that CONFIG does not list is added to the slot that has the fewest queues then."""
     lists = ((queue(0), queue(1)), (queue(2),))
 
-    slots = deal_slots(ranges_of([5] * 6), settings("CONFIG", queue_lists=lists))
+    slots = assign_slots(ranges_of([5] * 6), settings("CONFIG", queue_lists=lists))
 
     assert numbers(slots) == [[0, 1, 4], [2, 3, 5]]
     assert unlisted_queues([queue(0), queue(3)], lists) == [queue(3)]
@@ -79,7 +79,7 @@ def test_unlisted_queues_join_the_smallest_slot() -> None:
 def test_config_without_a_list() -> None:
     """If CONFIG is chosen without `messageQueueList`, the error names this option."""
     with pytest.raises(OptionError, match=r"\[OPTION_MISSING\] messageQueueList"):
-        deal_slots(ranges_of([1]), settings("CONFIG"))
+        assign_slots(ranges_of([1]), settings("CONFIG"))
 
 
 def test_machine_room_covers_its_rooms_only() -> None:
@@ -92,7 +92,7 @@ def test_machine_room_covers_its_rooms_only() -> None:
 
 def test_nearby_gives_each_slot_one_room() -> None:
     """With MACHINE_ROOM_NEARBY slots get the brokers' rooms in turn, and each slot has queues of one room only."""
-    slots = deal_slots(ranges_of([5] * 12), settings("MACHINE_ROOM_NEARBY"), 5)
+    slots = assign_slots(ranges_of([5] * 12), settings("MACHINE_ROOM_NEARBY"), 5)
 
     rooms = [{each.queue.broker_name.partition("@")[0] for each in slot} for slot in slots]
     assert rooms == [{"room0"}, {"room1"}, {"room2"}, {"room0"}, {"room1"}]
@@ -100,7 +100,7 @@ def test_nearby_gives_each_slot_one_room() -> None:
 
 def test_nearby_with_the_users_rooms() -> None:
     """If rooms are listed for MACHINE_ROOM_NEARBY, slots get these rooms and share the queues of other rooms."""
-    slots = deal_slots(ranges_of([5] * 12), settings("MACHINE_ROOM_NEARBY", machine_rooms=("room1", "room2")), 2)
+    slots = assign_slots(ranges_of([5] * 12), settings("MACHINE_ROOM_NEARBY", machine_rooms=("room1", "room2")), 2)
 
     assert numbers(slots) == [[4, 5, 6, 7, 0, 1], [8, 9, 10, 11, 2, 3]]
 
@@ -110,9 +110,9 @@ def test_nearby_and_a_broker_without_room() -> None:
     lost = QueueRange(MessageQueue("T", "broker-a", 0), 0, 5)
 
     with pytest.raises(OptionError, match="brokerRooms: no room for broker broker-a"):
-        deal_slots([lost, *ranges_of([5])], settings("MACHINE_ROOM_NEARBY"))
+        assign_slots([lost, *ranges_of([5])], settings("MACHINE_ROOM_NEARBY"))
     with pytest.raises(OptionError, match="brokerRooms: no room for broker broker-a"):
-        deal_slots([lost], settings("MACHINE_ROOM_NEARBY"))
+        assign_slots([lost], settings("MACHINE_ROOM_NEARBY"))
 
 
 @pytest.mark.parametrize("name", ["AVG", "AVG_BY_CIRCLE"])
@@ -121,4 +121,4 @@ def test_as_many_slots_as_queues_need_no_dealing(name: str) -> None:
     ranges = ranges_of([*range(1, 8)])
     allocation = settings(name)
     dealt = build_strategy(allocation).allocate_all([each.queue for each in ranges], name_slots(7))
-    assert [[each.queue for each in slot] for slot in deal_slots(ranges, allocation)] == dealt
+    assert [[each.queue for each in slot] for slot in assign_slots(ranges, allocation)] == dealt

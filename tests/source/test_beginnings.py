@@ -224,7 +224,9 @@ def test_a_member_that_gains_a_queue_later_begins_where_it_joined(stub: StubBrok
     with quick_run(shared(stub, instanceName="b")) as stays:
         with quick_run(shared(stub, instanceName="a")) as leaves:
             runs = (stays, leaves)
-            wait_for(lambda: not any(each.trigger() for each in runs) and share_out(*runs), "each has its share")
+            wait_for(
+                lambda: not any(each.trigger() for each in runs) and has_one_queue_each(*runs), "each has its share"
+            )
             [lost] = mine(leaves)
             stub.put(TOPIC, b"between", queue_id=lost.queue_id)
         assert [(row.queue, row.body) for row in stays.read_until(1)] == [(lost, b"between")]
@@ -246,7 +248,7 @@ def test_members_that_join_together_read_what_comes_from_now_on(stub: StubBroker
     """Two members that start together at the end read only messages that are stored after they joined."""
     with quick_run(shared(stub, instanceName="a")) as first, quick_run(shared(stub, instanceName="b")) as second:
         runs = (first, second)
-        wait_for(lambda: not any(each.trigger() for each in runs) and share_out(*runs), "each has its share")
+        wait_for(lambda: not any(each.trigger() for each in runs) and has_one_queue_each(*runs), "each has its share")
         stub.put(TOPIC, b"now", queue_id=0)
         [owner] = [each for each in runs if queue_of(0) in mine(each)]
         assert [row.body for row in owner.read_until(1)] == [b"now"]
@@ -260,7 +262,7 @@ def test_a_member_that_tells_no_time_of_its_start_is_passed_over() -> None:
     assert beginnings._start_ms("other", Deadline.after(1.0)) is None
 
 
-def share_out(*runs: Run) -> bool:
+def has_one_queue_each(*runs: Run) -> bool:
     """Return whether each query's newest offset names exactly one queue of the topic."""
     return all(len(mine(each)) == 1 for each in runs)
 

@@ -50,7 +50,7 @@ def stub() -> Iterator[StubBroker]:
 
 
 @pytest.fixture
-def own_sigterm() -> Iterator[None]:
+def restored_sigterm() -> Iterator[None]:
     """Restore the handler of SIGTERM after the test, since a reader that plans installs its own."""
     before = signal.getsignal(signal.SIGTERM)
     yield
@@ -121,7 +121,7 @@ def test_the_commit_of_a_batch_tells_nothing_new(stub: StubBroker) -> None:
     assert stub.offsets(GROUP) == BOTH
 
 
-def test_before_pyspark_4_2_only_the_commit_tells(stub: StubBroker, own_sigterm: None) -> None:
+def test_before_pyspark_4_2_only_the_commit_tells(stub: StubBroker, restored_sigterm: None) -> None:
     """Before PySpark 4.2 a batch is committed when Spark calls `commit`, not when the next batch is planned."""
     reader = PlainStreamReader(options_for(stub, consumerGroup=GROUP))
     end = reader.latestOffset()

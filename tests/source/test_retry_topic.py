@@ -132,7 +132,7 @@ def test_a_pattern_that_matches_nothing_is_refused_all_the_same(stub: StubBroker
     options = wanted(stub, subscribePattern="nothing")
     catalog = QueueCatalog(open_cluster(options.cluster), options)
     with pytest.raises(OptionError, match="no topic matches"):
-        catalog.require_some(catalog.queues())
+        catalog.require_match(catalog.queues())
 
 
 def test_an_absent_retry_topic_is_looked_for_seldom() -> None:

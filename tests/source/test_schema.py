@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 from pyspark_rocketmq.decode.columns import COLUMNS, Layout, default_columns
 from pyspark_rocketmq.decode.decoder import arrow_schema
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.source.schema import columns_of, relaxed_columns, spark_schema
+from pyspark_rocketmq.source.schema import columns_declared_nullable, columns_of, spark_schema
 
 TYPES: dict[str, DataType] = {
     "string": StringType(),
@@ -69,8 +69,8 @@ def test_a_schema_of_the_users_own_chooses_columns() -> None:
     """A user's schema chooses columns, and may declare NOT NULL ones nullable; record batches then do the same."""
     given = schema_of("queueOffset bigint, body binary, topic string!")
     assert columns_of(given) == ("queueOffset", "body", "topic")
-    assert relaxed_columns(given) == {"queueOffset"}
-    ours = arrow_schema(columns_of(given), nullable=relaxed_columns(given))
+    assert columns_declared_nullable(given) == {"queueOffset"}
+    ours = arrow_schema(columns_of(given), nullable=columns_declared_nullable(given))
     assert to_arrow_schema(given, timezone="UTC") == ours
 
 

@@ -45,7 +45,7 @@ CONSUMER_RHYTHM = Rhythm(
 ALL = [queue_of(number) for number in range(4)]
 LASTING = replace(QUICK, bounds_s=3600.0)
 """Bounds are remembered for longer than a test lasts."""
-UNDAUNTED = replace(QUICK, commit_backoff=Backoff(first_s=0.05, longest_s=0.05))
+QUICK_RETRY = replace(QUICK, commit_backoff=Backoff(first_s=0.05, longest_s=0.05))
 """After a failed commit, the broker is asked again in 0.05 seconds."""
 IMPATIENT = replace(QUICK, lock_timeout_s=0.2)
 
@@ -451,7 +451,7 @@ def give_table(stub: StubCluster, *stood: int, broker_id: int = 0) -> None:
 @pytest.mark.parametrize("stood", [(7,), ()])
 def test_a_broker_that_was_killed_is_told_again(caplog: pytest.LogCaptureFixture, stood: tuple[int, ...]) -> None:
     """If a broker restarts with an older or empty table of positions, the query commits again and is not moved."""
-    with one_queue() as stub, quick_run(shared(stub), rhythm=UNDAUNTED) as run:
+    with one_queue() as stub, quick_run(shared(stub), rhythm=QUICK_RETRY) as run:
         read_all(run, stub)
         positions = run.reader.planner.role.positions
         stub.faults.broker_down()
@@ -502,7 +502,7 @@ def test_what_comes_after_silence_is_no_reset(caplog: pytest.LogCaptureFixture) 
 @pytest.mark.parametrize("request_code", [RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET])
 def test_a_broker_that_refuses_has_not_been_killed(request_code: RequestCode) -> None:
     """If a broker refuses some requests, which is no sign of a restart, a later reset still moves the query."""
-    with one_queue() as stub, quick_run(shared(stub), rhythm=UNDAUNTED) as run:
+    with one_queue() as stub, quick_run(shared(stub), rhythm=QUICK_RETRY) as run:
         read_all(run, stub)
         stub.put(TOPIC, b"x")
         stub.faults.answer(ResponseCode.NO_PERMISSION, on=request_code, times=3)
@@ -515,7 +515,7 @@ def test_a_broker_that_refuses_has_not_been_killed(request_code: RequestCode) ->
 
 def test_a_replica_moves_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """An old position of a replica, or of a master that comes back, is not mistaken for a reset."""
-    with one_queue(slaves=1) as stub, quick_run(shared(stub), rhythm=UNDAUNTED) as run:
+    with one_queue(slaves=1) as stub, quick_run(shared(stub), rhythm=QUICK_RETRY) as run:
         read_all(run, stub)
         give_table(stub, 7, broker_id=1)
         stub.faults.broker_down("broker-a", 0)
@@ -594,7 +594,7 @@ def test_a_broker_that_goes_holds_up_nothing_elsewhere() -> None:
     """If one of two brokers stops, the other's queue is read; the stopped one's continues at the group's position."""
     with (
         StubCluster(2, topics={TOPIC: 1}) as stub,
-        quick_run(shared(stub, heartbeatBrokerInterval="1s"), rhythm=UNDAUNTED) as run,
+        quick_run(shared(stub, heartbeatBrokerInterval="1s"), rhythm=QUICK_RETRY) as run,
     ):
         stays, leaves = queue_of(0), queue_of(0, "broker-b")
         wait_for(lambda: not run.trigger() and len(run.checkpoint.last["next"][TOPIC]) == 2, "both are the query's")
