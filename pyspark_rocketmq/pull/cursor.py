@@ -3,9 +3,9 @@
 A reader knows its range and sends many pulls at once, for offsets s, s + 32, s + 64 and so on. A broker may return
 fewer messages than requested (its own limits) or cover more offsets (a filter skips most). So each cursor learns its
 *stride*, the number of offsets that one pull covers. Offsets that a response leaves *uncovered* are requested again
-before any new ones. Responses arrive in any order; `Cursor.take` returns them (*hands them out*) in offset order.
+before any new ones. Responses arrive in any order; `Cursor.take` returns them in offset order.
 
-Invariant: `[wanted.start, wanted.end)` is at all times the disjoint union of the offsets handed out (before `done`),
+Invariant: `[wanted.start, wanted.end)` is always the disjoint union of the offsets that `take` got (before `done`),
 the responses that wait in the process queue for an earlier one, the requests in flight, the uncovered offsets, and the
 offsets never requested (from `_frontier` on). Most responses arrive in offset order and never wait. As long as offsets
 are missing, some are in flight or may be requested, even if the flow limits are exceeded.
@@ -29,12 +29,12 @@ _FULL_BEFORE_MORE = 16
 
 
 class Cursor:
-    """The offsets of one range that are to be requested, in flight, waiting or handed out. It sends nothing itself."""
+    """The state of each offset of one range: to be requested, in flight, waiting or returned. It sends nothing."""
 
     def __init__(self, wanted: QueueRange, batch_size: int, *, orderly: bool = False) -> None:
         self.wanted = wanted
         self.done = wanted.start
-        """The first offset not handed out, except that blocks before it may be ready for the next `take`."""
+        """The end of the offsets that `take` has returned or will return at its next call."""
         self.stride = batch_size
         self.waiting: ProcessQueue[Entry[Block]] = ProcessQueue(orderly=orderly)
         """Responses that wait until the messages at lower offsets have arrived."""
@@ -61,7 +61,7 @@ class Cursor:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the whole range has been handed out, or is ready for the next `take`."""
+        """Whether `take` has returned the whole range, or will return its end at the next call."""
         return self.done >= self._end
 
     @property
@@ -138,11 +138,11 @@ class Cursor:
     def accept(
         self, start: int, next_offset: int, data: memoryview, message_count: int, is_counted: bool = False
     ) -> QueueRange | None:
-        """Accept the response to the pull from `start`; return the range of offsets to hand out from it, or None.
+        """Accept the response to the pull from `start`; return the part of its offsets that is still wanted, or None.
 
         The response covers the offsets up to `next_offset` and holds at most `message_count` messages. A counted
-        response must hold one message for each of these offsets. The decoder verifies this, so the response is handed
-        out even if it is empty. Offsets skipped by `skip_to` are not handed out: they would be out of order.
+        response must hold one message for each of these offsets. The decoder verifies this, so `take` returns the
+        response even if it is empty. Offsets skipped by `skip_to` are not wanted: they would be out of order.
         """
         request = self._in_flight.pop(start)
         first, end = request
@@ -168,7 +168,7 @@ class Cursor:
             del self._uncovered[start]
 
     def skip_to(self, start: int) -> None:
-        """Go on from `start`, because messages before it are gone; responses received for them are still handed out."""
+        """Go on from `start`, because messages before it are gone; `take` still returns those already received."""
         for stretch_start, stretch_end in list(self._uncovered.items()):
             if stretch_start < start:
                 del self._uncovered[stretch_start]
@@ -190,7 +190,7 @@ class Cursor:
         return blocks
 
     def _uncover(self, start: int, end: int) -> None:
-        """Have offsets requested again, except offsets that were handed out or lie after the end of the range."""
+        """Have offsets requested again, except offsets before `done` or after the end of the range."""
         start, end = max(start, self.done), min(end, self._end)
         if start < end:
             self._uncovered[start] = end

@@ -210,7 +210,7 @@ class Window:
     def drain(self, until: float) -> dict[QueueReader, bool]:
         """Wait for outcomes until a moment of the clock; return {reader: whether its range advanced}.
 
-        The dict holds only readers that got outcomes. It is empty when a pause or the wait has ended.
+        The dict holds only readers that got outcomes. It is empty if a reader's pause ended or the moment came first.
         """
         heard: dict[QueueReader, bool] = {}
         deliveries = self._port.drain(min(until, self._next_turn_at))

@@ -55,7 +55,7 @@ class QueueReader:
         self._queue_end = wanted.end
         """The end of the range, or the end of the queue if a master has reported that it is lower."""
         self._reset_to: int | None = None
-        """The offset to which an administrator has moved the group, if a broker has reported it."""
+        """The offset to which an administrator has reset the group, if a broker has reported it."""
         self._unrouted: RocketMQError | None = None
         """The last error of looking up the route; None once it names a broker process to read from."""
         self._unrouted_s = 0.0
@@ -253,7 +253,7 @@ class QueueReader:
             self._pause_within_budget(reason, request.start, now)
 
     def _report_reset(self, request: PullRequest, outcome: PullOutcome) -> None:
-        """Report to the policy that an administrator moved the group, but only once for each new offset."""
+        """Report to the policy that an administrator reset the group's offset, but only once for each new offset."""
         if outcome.next_offset != self._reset_to:
             self._reset_to = outcome.next_offset
             self._policy.was_reset(self.queue, request.start, outcome.next_offset)

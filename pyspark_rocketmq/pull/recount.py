@@ -3,8 +3,8 @@
 Each broker process deletes messages independently, so no other process can confirm its responses by a probe. But the
 same ranges can be read from another process, with the same filter, and confirmed there as usual. If that brings as many
 messages as the first reading, they are the same, and none was missing. If not, the loss policy decides: Spark has the
-rows already, but a task that fails is retried. Records of light topics hold offsets of another queue and cannot be
-counted by offset, so their ranges are reported as losses.
+rows already, but a task that fails is retried. Records of light topics (RocketMQ's LMQ) hold offsets of another queue
+and cannot be counted by offset, so their ranges are reported as losses.
 
 A `Tally` keeps one count for each interval of offsets. Its memory is bounded: when there are too many intervals that do
 not touch, the counts are dropped, and the range is reported as a loss.
