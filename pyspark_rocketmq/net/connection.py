@@ -195,7 +195,7 @@ class Channel:
 
     @property
     def is_mute(self) -> bool:
-        """Whether a request timed out, and no bytes came from the time it was made until now.
+        """Whether a request timed out, and no bytes have arrived since it was made.
 
         Bytes that the kernel holds count as arrived, because only this process is late to receive them.
         """
@@ -233,7 +233,7 @@ class Channel:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def _note_heard(self, first: memoryview) -> None:
-        """Note that bytes have arrived; raise if they begin, as `first` shows, a TLS alert on a stream without TLS."""
+        """Note that bytes have arrived; raise if `first`, the first two, show a TLS alert on a stream without TLS."""
         self.heard_at = time.monotonic()
         if not self._heard and not self.transport.encrypted and first == _TLS_ALERT:
             raise self._lost("the server answered with a TLS alert", "set useTLS=true")
@@ -332,7 +332,7 @@ class Connection:
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def submit(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> int:
-        """Put a request into the outbox, for the next call that waits or exchanges to send; return its opaque."""
+        """Put a request into the outbox and return its opaque; `exchange` or the next call that waits sends it."""
         self._raise_if_ended((code,))
         return self._channel.request(code, fields, body)
 

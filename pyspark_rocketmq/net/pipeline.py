@@ -159,7 +159,10 @@ class Pipeline(Generic[G, R, T]):
         return drained
 
     def _take_responses(self, state: _ConnectionState[G, R], drained: list[tuple[G, R, T | RocketMQError]]) -> None:
-        """Add the requests whose responses have arrived to `drained`; all of them, with the error, if it has ended."""
+        """Add the requests whose responses have arrived to `drained`.
+
+        If the connection has ended, add all its other requests with the error that ended it.
+        """
         connection, pending, read = state.connection, state.pending, self._kind.read
         while connection.has_news:
             try:
@@ -179,8 +182,8 @@ class Pipeline(Generic[G, R, T]):
     ) -> None:
         """Add requests that timed out to `drained`: all of them, if no byte arrived since the first was sent.
 
-        While responses arrive (`is_talking`), more may follow that arrived in time, before the caller began to receive.
-        So a request then times out only if a request has been answered that was sent after the first one was due.
+        While responses arrive (`is_talking`), an overdue request may have one that arrived in time but is not received
+        yet. So it times out only after the server has answered a request that was sent when the first was due already.
         """
         now, longest_s = self._clock(), self._kind.timeout_s
         limit = min(now, state.answered_due - longest_s) if is_talking else now

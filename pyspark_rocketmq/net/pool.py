@@ -89,7 +89,7 @@ class ConnectionPool:
         _close(ended)
 
     def abandon(self) -> None:
-        """Leave all connections to the parent process."""
+        """Close a forked child's copies of all connections and forget them; the parent's stay usable."""
         self._lock = threading.Lock()
         for connection in (*(idle.connection for idle in self._idle), *self._lent):
             connection.abandon()
@@ -167,7 +167,7 @@ class SharedPool:
         _close(ended)
 
     def abandon(self) -> None:
-        """Leave all connections to the parent process."""
+        """Close a forked child's copies of all connections and forget them; the parent's stay usable."""
         self._lock = threading.Lock()
         for connection in self._connections.values():
             connection.abandon()

@@ -70,8 +70,8 @@ class ThreadedConnection:
     """A connection for callers in any thread; it stays open until it breaks or is closed.
 
     Replies, timeouts and errors are those of `Connection`. Done-callbacks of futures run in the reader and must be
-    brief; they may call `submit`, but not `call`. The same holds for the handler when it serves a request with a
-    `quick` code.
+    brief; they may call `submit`, but not `call`. The same holds for the handler when it serves a request whose code
+    is in `quick`: the reader itself serves these.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class ThreadedConnection:
 
     @property
     def is_mute(self) -> bool:
-        """Whether a request timed out, and no bytes came from the time it was made until now."""
+        """Whether a request timed out, and no bytes have arrived since it was made."""
         return self._channel.is_mute
 
     @property

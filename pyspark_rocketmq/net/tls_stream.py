@@ -91,7 +91,7 @@ class TlsStream:
         return count
 
     def _read(self, space: memoryview) -> int:
-        """Decrypt the bytes in memory; return the number of bytes. An error behind data is raised by the next call."""
+        """Decrypt the bytes in memory; return the number of bytes. An error after data is raised by the next call."""
         count = 0
         try:
             while count < len(space) and (more := self._read_into(len(space) - count, space[count:])):

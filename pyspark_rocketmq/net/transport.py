@@ -231,7 +231,7 @@ def _large_buffers_granted() -> bool:
 def _resolve(address: Address, deadline: Deadline) -> list[_Candidate]:
     """Return the host's addresses; raise ConnectError at the deadline.
 
-    A thread looks the name up, because the system's resolver has no timeout; at the deadline the thread is left alone.
+    A thread looks the name up, because the system's resolver has no timeout; after the deadline its result is ignored.
     """
     try:
         return _look_up(address, socket.AI_NUMERICHOST)

@@ -1,11 +1,11 @@
-"""Keep track of the offsets of one range: which to request, and which responses may be handed out.
+"""Keep track of the offsets of one range: which to request next, and which responses are next in offset order.
 
 A reader knows its range and sends many pulls at once, for offsets s, s + 32, s + 64 and so on. A broker may return
 fewer messages than requested (its own limits) or cover more offsets (a filter skips most). So each cursor learns its
 *stride*, the number of offsets that one pull covers. Offsets that a response leaves *uncovered* are requested again
-before any new ones. Responses come in any order; the cursor hands them to its caller in offset order.
+before any new ones. Responses arrive in any order; `Cursor.take` returns them in offset order.
 
-Invariant: `[wanted.start, wanted.end)` is at all times the disjoint union of the offsets handed out (before `done`),
+Invariant: `[wanted.start, wanted.end)` is always the disjoint union of the offsets that `take` got (before `done`),
 the responses that wait in the process queue for an earlier one, the requests in flight, the uncovered offsets, and the
 offsets never requested (from `_frontier` on). Most responses arrive in offset order and never wait. As long as offsets
 are missing, some are in flight or may be requested, even if the flow limits are exceeded.
@@ -25,16 +25,16 @@ __all__ = ["Cursor"]
 _new = tuple.__new__
 """Makes named tuples. Their own constructor does the same in Python code, at twice the cost."""
 _FULL_BEFORE_MORE = 16
-"""After this many responses that cover the whole stride, a larger one is tried. Each vain try costs further pulls."""
+"""After this many responses that cover the whole stride, a larger stride is tried. A vain try costs further pulls."""
 
 
 class Cursor:
-    """The offsets of one range that are to be requested, in flight, waiting or handed out. It sends nothing itself."""
+    """The state of each offset of one range: to be requested, in flight, waiting or returned. It sends nothing."""
 
     def __init__(self, wanted: QueueRange, batch_size: int, *, orderly: bool = False) -> None:
         self.wanted = wanted
         self.done = wanted.start
-        """The first offset not handed out, except that blocks before it may be ready for the next `take`."""
+        """The end of the offsets that `take` has returned or will return at its next call."""
         self.stride = batch_size
         self.waiting: ProcessQueue[Entry[Block]] = ProcessQueue(orderly=orderly)
         """Responses that wait until the messages at lower offsets have arrived."""
@@ -61,7 +61,7 @@ class Cursor:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the whole range has been handed out, or is ready for the next `take`."""
+        """Whether `take` has returned the whole range, or will return its end at the next call."""
         return self.done >= self._end
 
     @property
@@ -138,11 +138,11 @@ class Cursor:
     def accept(
         self, start: int, next_offset: int, data: memoryview, message_count: int, is_counted: bool = False
     ) -> QueueRange | None:
-        """Accept the response to the pull from `start`; return the range of offsets to hand out from it, or None.
+        """Accept the response to the pull from `start`; return the part of its offsets that is still wanted, or None.
 
         The response covers the offsets up to `next_offset` and holds at most `message_count` messages. A counted
-        response must hold one message for each of these offsets. The decoder verifies this, so the response is handed
-        out even if it is empty. Offsets skipped by `skip_to` are not handed out: they would be out of order.
+        response must hold one message for each of these offsets. The decoder verifies this, so `take` returns the
+        response even if it is empty. Offsets skipped by `skip_to` are not wanted: they would be out of order.
         """
         request = self._in_flight.pop(start)
         first, end = request
@@ -168,7 +168,7 @@ class Cursor:
             del self._uncovered[start]
 
     def skip_to(self, start: int) -> None:
-        """Go on from `start`, because messages before it are gone; responses received for them are still handed out."""
+        """Go on from `start`, because messages before it are gone; `take` still returns those already received."""
         for stretch_start, stretch_end in list(self._uncovered.items()):
             if stretch_start < start:
                 del self._uncovered[stretch_start]
@@ -190,7 +190,7 @@ class Cursor:
         return blocks
 
     def _uncover(self, start: int, end: int) -> None:
-        """Have offsets requested again, except those already handed out or behind the end of the range."""
+        """Have offsets requested again, except offsets before `done` or after the end of the range."""
         start, end = max(start, self.done), min(end, self._end)
         if start < end:
             self._uncovered[start] = end
@@ -198,8 +198,8 @@ class Cursor:
     def _cover(self, request: PullRequest, next_offset: int) -> int:
         """Return the end of the offsets that a response covers.
 
-        If the response covers more than was requested, and the offsets behind were never requested, they need no
-        request any more.
+        If the response covers more offsets than were requested, and the further ones were never requested, they need
+        no request any more.
         """
         if request.end == self._frontier and next_offset > request.end:
             self._frontier = min(next_offset, self._end)
@@ -218,7 +218,7 @@ class Cursor:
             self.stride, self._full_count = covered, 0
 
     def _keep(self, start: int, end: int, block: Block) -> None:
-        """Keep a block for `take`: ready if it is next in offset order, else waiting; drop a block rightly empty."""
+        """Keep a block for `take`, which returns it in offset order; drop the block if it is empty and may be empty."""
         if start == self.done:
             self.done = end
             if block[2] or block[4]:
@@ -229,5 +229,5 @@ class Cursor:
 
 
 def _holds_wanted(block: Block) -> bool:
-    """Return whether the first record of a block is wanted; it may lie behind the range that the pull requested."""
+    """Return whether a block has records, and the first one lies before the end of the wanted range."""
     return bool(block.message_count) and first_queue_offset(block.data) < block.wanted.end

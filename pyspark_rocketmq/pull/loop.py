@@ -1,6 +1,6 @@
 """Read ranges from beginning to end.
 
-    fill the window → wait for outcomes → put them into order → fill again → hand out blocks, until every range is done
+    fill the window → wait for outcomes → put them into order → fill again → yield blocks, until every range is done
 
 The window is the set of pulls in flight; its depth is the largest number of them. The readers take turns to send a few
 pulls each, until the window is full. It is filled again after outcomes have arrived, so that requests leave in groups.
@@ -55,8 +55,8 @@ def read_ranges(
 ) -> Iterator[Block]:
     """Yield every message of the ranges, in blocks; those of one queue in the order of their offsets.
 
-    At the end, ranges that no broker process could confirm are read again elsewhere, and their messages are counted
-    again. A repeated reading may need a recount, too. Raise NoBrokerAvailable after `recounts` levels of recounts.
+    At the end, ranges that no broker process could confirm are read again at another one, and their messages are
+    counted again. That reading may need a recount, too. Raise NoBrokerAvailable after `recounts` levels of recounts.
     """
     settings = (settings or PullSettings()).for_queues(len({wanted.queue for wanted in ranges}))
     readers = [QueueReader(wanted, brokers, settings, policy) for wanted in ranges if wanted.offset_count > 0]
@@ -210,7 +210,7 @@ class Window:
     def drain(self, until: float) -> dict[QueueReader, bool]:
         """Wait for outcomes until a moment of the clock; return {reader: whether its range advanced}.
 
-        The dict holds only readers that got outcomes. It is empty when a pause or the wait has ended.
+        The dict holds only readers that got outcomes. It is empty if a reader's pause ended or the moment came first.
         """
         heard: dict[QueueReader, bool] = {}
         deliveries = self._port.drain(min(until, self._next_turn_at))

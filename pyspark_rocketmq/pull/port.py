@@ -53,7 +53,7 @@ class PullOutcome(NamedTuple):
 
     status: PullStatus
     next_offset: int
-    """The offset of the next pull: the response covers all offsets before it."""
+    """The offset from which to pull next; the response covers the requested offsets up to it."""
     min_offset: int
     """The queue's minimum offset when the response was made."""
     max_offset: int

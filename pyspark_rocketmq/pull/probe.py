@@ -40,7 +40,7 @@ def is_readable(offset: int, outcome: PullOutcome) -> bool:
     queue_offset, physical_offset, sys_flag = _PLACES.unpack_from(outcome.body)
     if sys_flag & SysFlag.INNER_BATCH:
         return _first_of_batch(outcome, queue_offset) <= offset < outcome.next_offset
-    # Once the message at physical offset 0 is deleted, 5.5.0 answers a pull of it with the head of the first log file.
+    # When the message at physical offset 0 is deleted, 5.5.0 returns the first message of the first log file instead.
     is_file_head = queue_offset != offset and physical_offset > 0 and physical_offset % _FILE_STEP == 0
     return outcome.next_offset == offset + 1 and not is_file_head
 

@@ -151,7 +151,7 @@ class ProcessQueue(Generic[_E]):
     def __init__(self, *, orderly: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self.orderly = orderly
         self.dropped = False
-        """Whether the queue is not assigned to this reader any more; results of consuming its entries are dropped."""
+        """Whether the queue is not assigned to this member any more; results of consuming its entries are dropped."""
         self.locked = False
         """Whether this client holds the broker's lock of the queue."""
         self.consume_lock = Lock()
@@ -162,7 +162,7 @@ class ProcessQueue(Generic[_E]):
         self.newest_offset = 0
         """The last offset of the entry that was added last; not always the largest offset."""
         self.backlog_count = 0
-        """How far the last entry put was behind the broker's maximum offset, as of the last `put` that knew it."""
+        """The broker's maximum offset minus the last offset put, when a `put` last gave a larger maximum."""
         self.last_pull_s = self.last_consume_s = self.last_lock_s = clock()
         self._clock = clock
         self._cached: SortedDict[int, _E] = SortedDict()
@@ -221,7 +221,7 @@ class ProcessQueue(Generic[_E]):
         return self._clock() - self.last_lock_s > max_live_s
 
     def is_pull_expired(self, max_idle_s: float = 120.0) -> bool:
-        """Return whether no pull was tried for longer than `max_idle_s`; then the reader must be replaced."""
+        """Return whether no pull was tried for longer than `max_idle_s`, so that a member must start pulling again."""
         return self._clock() - self.last_pull_s > max_idle_s
 
     # --- filling ------------------------------------------------------------------------------------------------------

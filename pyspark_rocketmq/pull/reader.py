@@ -55,7 +55,7 @@ class QueueReader:
         self._queue_end = wanted.end
         """The end of the range, or the end of the queue if a master has reported that it is lower."""
         self._reset_to: int | None = None
-        """The offset to which an administrator has moved the group, if a broker has reported it."""
+        """The offset to which an administrator has reset the group, if a broker has reported it."""
         self._unrouted: RocketMQError | None = None
         """The last error of looking up the route; None once it names a broker process to read from."""
         self._unrouted_s = 0.0
@@ -81,7 +81,7 @@ class QueueReader:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the whole range has been handed out, and every response has been confirmed or reported."""
+        """Whether the blocks of the whole range are returned or ready, and all are confirmed or reported as lost."""
         return self.cursor.is_finished and self._is_confirmed
 
     @property
@@ -99,7 +99,7 @@ class QueueReader:
 
     @property
     def unconfirmed(self) -> list[Unconfirmed]:
-        """The ranges that were handed out and that no process is left to confirm."""
+        """The ranges, with message counts, whose responses no broker process is left to confirm."""
         return self._witness.unconfirmed() if self._witness else []
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class QueueReader:
     def choose_probed(self, now: float) -> BrokerEndpoint | None:
         """Return the broker process that is due for a probe, or None; then check again after `_PROBE_STEP_S`.
 
-        A process that has left the route is not probed: its responses are left to another process.
+        A process that has left the route is not probed; its responses are confirmed or recounted at another process.
         """
         assert self._witness is not None, "counted responses need no witness"
         while endpoint := self._next_probed(self._witness, now):
@@ -229,7 +229,7 @@ class QueueReader:
     def _handle_standstill(
         self, request: PullRequest, endpoint: BrokerEndpoint, outcome: PullOutcome, now: float
     ) -> None:
-        """Handle an outcome whose next offset is not behind the requested one.
+        """Handle an outcome without progress: the next offset is not above the requested one, or the offset has moved.
 
         Report a reset of the group. If a master's bounds show a loss, report it and skip the lost offsets. Else pause,
         and read from the master if a replica answered; raise when the pauses have used up the stall timeout.
@@ -247,13 +247,13 @@ class QueueReader:
                 self.cursor.stop_at(outcome.max_offset)
                 return
         if not endpoint.is_master:
-            self._suggested_id = MASTER_ID  # Against the replica's suggestion: it may have deleted what the master has.
+            self._suggested_id = MASTER_ID  # The replica may have deleted messages that the master still has.
         if request.start < self._queue_end:
             reason = _no_progress(endpoint, outcome) if endpoint.is_master else self._behind()
             self._pause_within_budget(reason, request.start, now)
 
     def _report_reset(self, request: PullRequest, outcome: PullOutcome) -> None:
-        """Report to the policy that an administrator moved the group, but only once for each new offset."""
+        """Report to the policy that an administrator reset the group's offset, but only once for each new offset."""
         if outcome.next_offset != self._reset_to:
             self._reset_to = outcome.next_offset
             self._policy.was_reset(self.queue, request.start, outcome.next_offset)
@@ -261,7 +261,7 @@ class QueueReader:
     def _skip_to(self, minimum: int) -> None:
         """Go on from the queue's minimum, and report the messages before it that are not answered yet as a loss.
 
-        At the open front of a range, missing messages are logged only. The call may be repeated, with any minimum.
+        At the open front of a range, missing messages are only logged. Several pulls in flight may lead to this call.
         """
         cursor, wanted = self.cursor, self.cursor.wanted
         missing = cursor.lowest_missing()

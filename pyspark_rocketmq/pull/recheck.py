@@ -29,7 +29,7 @@ from .witness import confirm_front
 
 __all__ = ["Recheck"]
 
-_OFFSETS = struct.Struct(">20xqq")  # in the queue, in the commit log
+_OFFSETS = struct.Struct(">20xqq")  # A record's queue offset and its offset in the commit log.
 _NO_POSITIONS = (
     "%s: %d messages of the short response from offset %d are left out, too: the offsets in them (%s …) do not tell "
     "their positions"
@@ -97,7 +97,7 @@ class Recheck:
         last = -1
         for physical, data in zip(records.physical_offsets, records.each(), strict=True):
             if (position := positions.get(physical)) is None:
-                continue  # It lies beyond the wanted part of this response.
+                continue  # The record lies outside of the wanted offsets.
             if position <= last:
                 what = f"holds the message at {position} behind the one at {last}"
                 raise mismatch(block.wanted.queue, block.first, what)
@@ -220,7 +220,7 @@ class _Records:
         return (data[start:end] for start, end in pairwise([*self._starts, len(data)]))
 
     def apart(self) -> Iterator[Block]:
-        """Yield each record as a block of its own, to be placed by its queue offset; nothing if offsets are wrong."""
+        """Yield each record as a block of its own, at the queue offset in it; nothing if these offsets are wrong."""
         if self.tell_positions():
             for data in self.each():
                 yield self._block._replace(data=data, message_count=1, covered=0, next_offset=0)
@@ -231,7 +231,7 @@ class _Records:
         return zip(self.physical_offsets, count(self._block.first) if is_counted else self.offsets, strict=False)
 
     def tell_positions(self) -> bool:
-        """Return whether the queue offsets in the records can be true: they ascend within the covered offsets.
+        """Return whether the queue offsets in the records can be true: they ascend, within the covered offsets.
 
         They are never true for a light topic, whose records hold offsets of another queue.
         """

@@ -1,9 +1,9 @@
-"""Count the messages handed out, and compare with another broker process if the one that sent them cannot be probed.
+"""Count the messages that were read, and compare with another broker process if the one that sent them is gone.
 
 Each broker process deletes messages independently, so no other process can confirm its responses by a probe. But the
 same ranges can be read from another process, with the same filter, and confirmed there as usual. If that brings as many
-messages as were handed out, they are the same, and none was missing. If not, the loss policy decides: rows that were
-handed out cannot be taken back, but a task that fails is retried. Records of light topics hold offsets of another queue
+messages as the first reading, they are the same, and none was missing. If not, the loss policy decides: Spark has the
+rows already, but a task that fails is retried. Records of light topics (RocketMQ's LMQ) hold offsets of another queue
 and cannot be counted by offset, so their ranges are reported as losses.
 
 A `Tally` keeps one count for each interval of offsets. Its memory is bounded: when there are too many intervals that do
@@ -38,18 +38,18 @@ Read = Callable[[Sequence[QueueRange], Subscription], Iterator[Block]]
 
 
 class Unconfirmed(NamedTuple):
-    """A range whose messages were handed out, but which no broker process can confirm by a probe."""
+    """A range whose messages were read, but which no broker process can confirm by a probe."""
 
     wanted: QueueRange
     message_count: int | None
-    """The number of messages handed out; None if the count was dropped."""
+    """The number of messages that were read; None if the count was dropped."""
 
 
 # --- counting --------------------------------------------------------------------------------------------------------
 
 
 class Part(NamedTuple):
-    """Offsets `[start, end)` and the number of messages handed out from them; None if the count was dropped."""
+    """Offsets `[start, end)` and the number of messages read from them; None if the count was dropped."""
 
     start: int
     end: int
@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 
 class Tally:
-    """The numbers of messages handed out, for disjoint intervals of offsets."""
+    """The numbers of messages that were read, for disjoint intervals of offsets."""
 
     __slots__ = ("_is_known", "_parts")
 
@@ -66,7 +66,7 @@ class Tally:
         self._is_known = True
 
     def add(self, start: int, end: int, count: int) -> None:
-        """Add the number of messages handed out from `[start, end)`; these offsets must not have been added before."""
+        """Add the number of messages read from `[start, end)`; these offsets must not have been added before."""
         parts = self._parts
         if parts and parts[-1][1] == start:
             last = parts[-1]

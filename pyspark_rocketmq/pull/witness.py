@@ -11,6 +11,8 @@ Invariant: a response belongs to exactly one interval until a probe that was sen
 delete independently of their master, so each broker process has intervals of its own. Probes are ordinary pulls in
 flight, at most one a second for each process, and one at the end of the range.
 
+A range with an *open front* begins at its first readable message: messages missing before that one are no loss.
+
 No decision rests on time, because a task may be stopped between two probes. Only the outcomes of probes decide.
 """
 
@@ -53,11 +55,11 @@ class Interval:
     first: int
     end: int
     since: float
-    """The moment when the first of these responses came in."""
+    """The moment when the first of these responses arrived."""
     gap_probes: int = 0
     """The number of probes that have found a gap at `first`."""
     tally: Tally = field(default_factory=Tally)
-    """The numbers of messages handed out from these responses."""
+    """The numbers of messages that these responses brought."""
 
     def join(self, other: Interval) -> None:
         """Extend this interval to span another one, too; if `first` changes, reset `gap_probes` to 0."""
@@ -79,7 +81,7 @@ class _ProcessIntervals:
         """The offsets that the probe in flight confirms."""
         self.probed_at = float("-inf")
         self.last_found: int | None = None
-        """The offset before the next one of the last response with messages; it probably has a message to probe."""
+        """The last offset that the latest response with messages covered; a probe of it probably finds a message."""
 
     def unconfirmed(self) -> list[Interval]:
         """Return the intervals that no probe has confirmed."""
@@ -98,7 +100,7 @@ class _ProcessIntervals:
 
 
 class Witness:
-    """The probes of one reader's responses, and the judgement by them; losses are reported to the policy."""
+    """Confirms one reader's responses by probes, and reports the losses that probes show to the policy."""
 
     def __init__(self, wanted: QueueRange, brokers: Brokers, policy: LossPolicy) -> None:
         self._wanted = wanted
@@ -108,13 +110,13 @@ class Witness:
         self._processes: dict[BrokerEndpoint, _ProcessIntervals] = {}
         self._last_endpoint: BrokerEndpoint | None = None
         self._last = _ProcessIntervals()
-        """The intervals of `_last_endpoint`; kept at hand because most responses come from there."""
+        """The intervals of `_last_endpoint`, from which most responses come; saves looking them up."""
         self._lowest_found: int | None = None
         """The lowest offset of a message received; noted only if the range has an open front."""
         self._left = Tally()
         """The message counts of unconfirmed responses from processes that have left the route or fail all requests."""
         self._forgiven: list[tuple[BrokerEndpoint, Interval]] = []
-        """Gaps before the lowest message received; they are probed again if a message before their end comes in."""
+        """Gaps before the lowest message received; they are probed again if a message before their end arrives."""
 
     def __repr__(self) -> str:
         pending = {str(endpoint.address): (each.probed, each.fresh) for endpoint, each in self._processes.items()}
@@ -132,7 +134,7 @@ class Witness:
     ) -> None:
         """Add a process's outcome to the interval that its next probe confirms.
 
-        The `wanted` offsets of the outcome are handed out; `starts` are the positions of the records in its body.
+        Only its `wanted` offsets belong to the range; `starts` are the byte positions of the records in its body.
         """
         process = self._last if endpoint is self._last_endpoint else self._process(endpoint)
         _, start, end, _ = wanted
@@ -232,7 +234,7 @@ class Witness:
         return bool(others)
 
     def unconfirmed(self) -> list[Unconfirmed]:
-        """Return the ranges, with message counts, that only processes left for good have answered.
+        """Return the ranges, with message counts, whose responses came from processes that `leave` has given up.
 
         If the range has an open front, offsets before the lowest message received are left out.
         """
@@ -265,7 +267,7 @@ class Witness:
         """
         process = self._processes.get(probe.endpoint)
         if process is None:
-            return 0.0  # The queue was given up meanwhile.
+            return 0.0  # `give_up` has reported these offsets already.
         interval = process.probed
         assert interval is not None, "an outcome of no probe"
         pause_s = self._judge_interval(probe.endpoint, process, interval, outcome)
@@ -322,7 +324,7 @@ class Witness:
     # --- the front of a range ----------------------------------------------------------------------------------------
 
     def _is_before_front(self, interval: Interval, outcome: PullOutcome) -> bool:
-        """Return whether the range has an open front, and all offsets found missing lie before its lowest message."""
+        """Return whether the range has an open front, and no missing offset lies after the lowest message received."""
         if not self._wanted.is_front_open:
             return False
         return self._lowest_found is None or lowest_readable(interval.first, outcome) <= self._lowest_found
@@ -350,7 +352,7 @@ class Witness:
         )
 
     def _note_found(self, offset: int) -> None:
-        """Note the offset of a message received; have forgiven gaps probed again that end behind this offset."""
+        """Note the offset of a message received; have forgiven gaps probed again that end after this offset."""
         if self._lowest_found is not None and offset >= self._lowest_found:
             return
         self._lowest_found = offset

@@ -233,7 +233,7 @@ def test_it_knows_when_it_was_last_heard(dial: Dial) -> None:
 
 
 def test_a_time_out_in_silence_makes_it_mute_until_it_is_heard(dial: Dial) -> None:
-    """If a request timed out and no bytes arrived, the connection is not settled until the late response arrives."""
+    """If a request timed out and no bytes arrived, `is_settled` is False until the late response arrives."""
     answer_now = threading.Event()
 
     def script(talk: Talk) -> None:

@@ -138,7 +138,7 @@ def test_a_request_ends_though_its_answer_grows_for_ever(share: Callable[..., Th
 
 
 def test_half_an_answer_is_not_left_to_the_next_user(dial: Callable[..., Connection]) -> None:
-    """If only a part of a response has arrived, the connection is not settled, so it is not reused."""
+    """If only a part of a response has arrived, `is_settled` is False, so the connection is not reused."""
 
     def script(talk: Talk) -> None:
         talk.sock.sendall(answer_to(talk.read(), body=b"body")[:-2])

@@ -1,4 +1,7 @@
-"""Test that pools reuse connections as long as they work, and only in the process that opened them."""
+"""Test that pools reuse connections as long as they work, and only in the process that opened them.
+
+A connection is mute if a request timed out on it while no bytes arrived.
+"""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Told:
         self.losses.append((rest.start, rest.end))
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Note that an administrator moved the group."""
+        """Note that an administrator reset the group's offset."""
         self.resets.append((planned, reset_to))
 
     def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
@@ -292,7 +292,7 @@ class Reading:
             recount(unconfirmed, again, self._settings.subscription, self.policy)
 
     def answer_all(self) -> None:
-        """Read until the whole range is handed out, without sending probes."""
+        """Read the whole range without sending probes."""
         while not self.reader.cursor.is_finished:
             for request in self.reader.take_requests(self.reader.admit(2, self.now)):
                 self.in_flight.append((self.reader.choose_endpoint(), request, None))

@@ -1,4 +1,4 @@
-"""Test the cursor: it requests a range in pieces and hands the responses out in offset order."""
+"""Test the cursor: it requests a range in pieces and returns the responses in offset order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def answer(reader: Cursor, request: PullRequest, next_offset: int | None = None)
 
 
 def taken(reader: Cursor) -> list[tuple[int, int]]:
-    """Return the (start, end) of the blocks that the cursor hands out now."""
+    """Return the (start, end) of the blocks that the cursor returns now."""
     return [(block.wanted.start, block.wanted.end) for block in reader.take()]
 
 
@@ -42,7 +42,7 @@ def test_a_window_asks_ahead_and_stops_at_the_end() -> None:
 
 
 def test_answers_are_handed_out_in_offset_order() -> None:
-    """If the second response arrives first, it is handed out after the first one."""
+    """If the second response arrives first, it is returned after the first one."""
     reader = cursor(0, 64)
     first, second = requests(reader, 2)
     answer(reader, second)
@@ -128,7 +128,7 @@ def test_messages_that_are_gone_are_passed_over() -> None:
 
 
 def test_what_came_before_the_rest_was_gone_is_handed_out_first() -> None:
-    """After a skip, responses received before it are handed out first; later ones only from the new start on."""
+    """After a skip, responses received before it are returned first; later ones only from the new start on."""
     reader = cursor(0, 192)
     lost, early, late, across, last, _ = requests(reader, 6)
     answer(reader, early)
@@ -140,7 +140,7 @@ def test_what_came_before_the_rest_was_gone_is_handed_out_first() -> None:
 
 
 def test_a_queue_that_ends_early_is_finished_early() -> None:
-    """If the queue ends before the range, offsets behind its end are not requested, and the range is finished."""
+    """If the queue ends before the range, offsets after its end are not requested, and the range is finished."""
     reader = cursor(0, 100)
     first, second = requests(reader, 2)
     answer(reader, first)
@@ -153,7 +153,7 @@ def test_a_queue_that_ends_early_is_finished_early() -> None:
 def test_any_order_of_any_answers_tiles_the_range(
     start: int, length: int, batch_size: int, window: int, seed: int
 ) -> None:
-    """After any sequence of responses and failures, each offset has been handed out exactly once and in order."""
+    """After any sequence of responses and failures, each offset has been returned exactly once and in order."""
     reader, seen, chance = cursor(start, start + length, batch_size), start, random.Random(seed)
     in_flight: list[PullRequest] = []
     while not reader.is_finished:
@@ -170,7 +170,7 @@ def test_any_order_of_any_answers_tiles_the_range(
 
 
 def test_pulls_go_together_as_far_as_all_of_them_are_allowed() -> None:
-    """If four pulls may exceed a limit, one is allowed; if one may, none; the lowest missing offset always is."""
+    """If four pulls may exceed a limit, one is allowed; if one may, none is, unless for the lowest missing offset."""
     reader, limits = cursor(0, 10_000), FlowLimits(message_count=160)
     allowed = []
     for _ in range(4):

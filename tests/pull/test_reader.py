@@ -42,7 +42,7 @@ class Told:
         raise AssertionError
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Note that an administrator moved the group."""
+        """Note that an administrator reset the group's offset."""
         self.resets.append(reset_to)
 
     def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:

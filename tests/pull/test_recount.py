@@ -1,4 +1,4 @@
-"""Test that messages handed out are counted in bounded memory, and compared with another broker process."""
+"""Test that messages are counted in bounded memory, and that the counts are compared with another broker process."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ END, SEEDS = 120, 1_000
 
 
 def every_third(offset: int) -> bool:
-    """Return whether the filter matches the message at an offset: every third one."""
+    """Return whether an offset is a multiple of 3; the filter of these tests matches these messages."""
     return offset % 3 == 0
 
 
@@ -75,14 +75,14 @@ def disturbed(reading: Reading, random: Random) -> Reading:
 
 
 def untold(reading: Reading) -> list[int]:
-    """Return the wanted offsets that were neither handed out nor reported as lost."""
+    """Return the wanted offsets whose messages were neither read nor reported as lost."""
     missing = set(WANTED) - set(reading.rows)
     return sorted(offset for offset in missing if not any(low <= offset < high for low, high in reading.told.losses))
 
 
 @pytest.mark.parametrize("places", [[MASTER], [MASTER, REPLICA]], ids=["alone", "replicated"])
 def test_whatever_retention_takes_is_read_or_told(places: list[BrokerEndpoint]) -> None:
-    """If retention deletes messages at any time, every matching message is handed out once or reported as lost."""
+    """If retention deletes messages at any time, every matching message is read once or reported as lost."""
     for seed in range(SEEDS):
         queues = {place: replace(scripted(), tells_head=seed % 2 == 1) for place in places}
         reading = disturbed(Reading(queues), Random(seed))
@@ -111,7 +111,7 @@ def outlived(reading: Reading, random: Random) -> bool:
 
 @pytest.mark.parametrize("is_front_open", [False, True])
 def test_messages_that_a_dead_process_lacked_are_read_or_reported(is_front_open: bool) -> None:
-    """If a broker process that lacked messages goes away for good, they are read elsewhere or reported as lost."""
+    """If a broker process that lacked messages goes away for good, they are read from another or reported as lost."""
     for seed in range(SEEDS):
         random = Random(seed)
         reading = Reading({MASTER: scripted(), REPLICA: scripted()}, is_front_open=is_front_open)
@@ -164,7 +164,7 @@ def test_a_compacted_front_is_probed_elsewhere() -> None:
 
 
 def test_messages_behind_the_first_row_are_no_open_front() -> None:
-    """If messages behind a received response are gone, they are reported as lost, although the front is open."""
+    """If messages after a received response are gone, they are reported as lost, even in a range with an open front."""
     queue = scripted()
     reading = Reading({MASTER: queue}, is_front_open=True)
     reading.send()
@@ -192,7 +192,7 @@ def test_a_probe_may_be_answered_after_the_queue_was_given_up() -> None:
 
 @pytest.mark.parametrize("tells_head", [False, True])
 def test_an_open_front_may_lack_its_first_messages_and_no_others(tells_head: bool) -> None:
-    """In a range with an open front, every missing message behind the first row is reported as lost."""
+    """In a range with an open front, every missing message after the first row is reported as lost."""
     for seed in range(SEEDS):
         random = Random(seed)
         queue = replace(scripted(gone=random.randrange(END)), tells_head=tells_head)
@@ -206,7 +206,7 @@ def test_an_open_front_may_lack_its_first_messages_and_no_others(tells_head: boo
 def test_what_is_gone_behind_a_message_that_came_is_a_loss_of_an_open_range(
     subscription: Subscription, loss: tuple[int, int]
 ) -> None:
-    """If a later response brought messages before the minimum rose behind them, the gap behind them is a loss."""
+    """If the second response arrives first and the minimum then rises past it, missing messages after it are a loss."""
     queue = scripted()
     reading = Reading({MASTER: queue}, subscription=subscription, is_front_open=True)
     reading.send()
