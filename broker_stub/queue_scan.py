@@ -82,7 +82,7 @@ class GetResult(NamedTuple):
 
 
 class QueueScan:
-    """One scan of a queue's columns by the broker's rules."""
+    """One scan of a queue's columns, by the broker's rules for a pull."""
 
     def __init__(self, log: CommitLog, limits: PullLimits, queue: ConsumeQueue, max_count: int) -> None:
         self.status = GetStatus.NO_MATCHED_MESSAGE
