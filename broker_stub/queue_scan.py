@@ -21,7 +21,7 @@ _INDEX_ENTRY_BYTES = 20
 
 
 class GetStatus(Enum):
-    """Outcome of reading a queue; the names and their texts are those of the broker, which puts them into remarks."""
+    """Outcome of reading a queue, by the broker's names; the broker uses these names as remarks of its responses."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"

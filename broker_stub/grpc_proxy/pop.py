@@ -171,7 +171,7 @@ class PopQueue:
         return next((record for data in found.records for record in decode_records(data)), None)
 
     def _read_new(self, max_count: int, message_filter: MessageFilter | None) -> list[Record]:
-        """Return messages that were never popped; messages that the filter does not match are skipped for good."""
+        """Return messages that were never popped; those that the filter does not match are passed over for ever."""
         records: list[Record] = []
         while len(records) < max_count:
             left = max_count - len(records)
@@ -224,7 +224,7 @@ class PopState:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.turns = count()
-        """Counter by which brokers and queues take turns."""
+        """Counter by which consecutive calls begin with different brokers and queues."""
         self._queues: dict[tuple[Broker, str, str, int], PopQueue] = {}
         self._popped: dict[str, PoppedMessage] = {}
         self._serials = count(1)
