@@ -1,9 +1,9 @@
 """Check the signatures of requests.
 
-A client signs each request with its secret: HMAC-SHA1 over the values of all header fields but the signature, in the
-order of their names, and the body. Both generations of access control check the same signature and refuse differently:
-5.x with NO_PERMISSION and a plain reason, 4.9.7 with SYSTEM_ERROR and a Java exception. A user with a valid signature
-may do everything. Name servers check nothing.
+A client signs each request with its secret: HMAC-SHA1 over the values of all header fields except the signature, in the
+order of the fields' names, and then the body. 5.x and 4.9.7 check the same signature and refuse differently: 5.x with
+NO_PERMISSION and a plain reason, 4.9.7 with SYSTEM_ERROR and a Java exception. A user with a valid signature may do
+everything. Name servers check no signatures.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class ConfigFiles:
         return default
 
     def save(self, parts: dict[str, bytes]) -> None:
-        """Write those of the named contents that differ from the last saved ones."""
+        """Write each file of `parts` whose content differs from the last saved one."""
         for name, content in parts.items():
             if self._saved.get(name) != content:
                 self._write(name, content)

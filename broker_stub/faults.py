@@ -173,7 +173,10 @@ class Faults:
         return self._add("drop the reply", when, ReplyFault(drop=True))
 
     def cut_reply(self, **when: Unpack[FaultTarget]) -> Fault:
-        """Send half of the response, then close the connection; a gRPC call ends with UNAVAILABLE."""
+        """Carry out the request, but send half of the response and close the connection.
+
+        A gRPC call ends with UNAVAILABLE.
+        """
         return self._add("cut the reply", when, ReplyFault(cut=True))
 
     def half_close(self, **when: Unpack[FaultTarget]) -> Fault:
@@ -181,7 +184,7 @@ class Faults:
         return self._add("half-close", _require_socket(when), ReplyFault(half_close=True))
 
     def trickle(self, **when: Unpack[FaultTarget]) -> Fault:
-        """Send the response one byte at a time."""
+        """Carry out the request, but send the response one byte at a time."""
         return self._add("trickle the reply", _require_socket(when), ReplyFault(trickle=True))
 
     def _add(

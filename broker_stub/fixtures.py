@@ -20,13 +20,13 @@ __all__ = ["make_stub", "stub_broker"]
 
 @pytest.fixture
 def stub_broker() -> Iterator[StubBroker]:
-    """Yield a name server with one broker."""
+    """Yield a `StubBroker`: a name server with one broker."""
     with StubBroker() as broker:
         yield broker
 
 
 @pytest.fixture
 def make_stub() -> Iterator[Callable[..., StubCluster]]:
-    """Yield a function that makes clusters; it takes the arguments of `StubCluster`."""
+    """Yield a function that starts a `StubCluster`; it takes the same arguments and closes it after the test."""
     with ExitStack() as made:
         yield lambda *shape, **options: made.enter_context(StubCluster(*shape, **options))

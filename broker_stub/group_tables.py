@@ -1,13 +1,13 @@
 """Keep the configuration and the members of consumer and producer groups.
 
-- `GroupConfigs`: the configuration of each consumer group; a query creates the group.
+- `GroupConfigs`: the configuration of each consumer group; a query for a missing group creates it.
 - `ConsumerGroups`: members and subscriptions. A member is a connection, so a client id that is connected twice is
-listed twice. All members share one subscription table, and the latest heartbeat replaces it: members with different
-subscriptions overwrite each other. When a member joins, leaves or changes its topics, the broker notifies all members
-(NOTIFY_CONSUMER_IDS_CHANGED).
+listed twice. A group has one subscription table for all members, which the latest heartbeat replaces: members with
+different subscriptions overwrite each other's. When a member joins, leaves or changes its topics, the broker notifies
+all members (NOTIFY_CONSUMER_IDS_CHANGED).
 - `ProducerGroups`: the connections of each producer group.
 
-A connection whose heartbeats stop expires and is closed; one that never sent a heartbeat stays.
+If a connection's heartbeats stop, its membership expires and it is closed; a connection that never sent one stays.
 """
 
 from __future__ import annotations

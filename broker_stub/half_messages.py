@@ -1,13 +1,13 @@
 """Keep half messages until their transaction ends, and check with producers about open ones.
 
-A half message lies in the half topic until its producer commits it, which stores it in its own topic, or rolls it back.
-Either way a record in the done topic marks the end. At intervals the broker goes through the half messages in order:
-one that is old enough to be checked is stored again, and a producer of its group is asked about the copy; one that was
-checked too often, or is older than three days, moves to TRANS_CHECK_MAX_TIME_TOPIC. The broker's own group keeps its
-position in the offset table.
+A half message is stored in the half topic until its producer ends the transaction: a commit stores the message in its
+own topic, a rollback stores it nowhere. Either way a record in the done topic marks the end. At intervals the broker
+goes through the half messages in order. If one is old enough, the broker stores a copy of it and asks a producer of its
+group about the copy. If one was checked too often, or is older than three days, it moves to TRANS_CHECK_MAX_TIME_TOPIC.
+The offset table has the broker's position in the half topic, under a group of its own.
 
-A producer may postpone the first check (CHECK_IMMUNITY_TIME_IN_SECONDS). Such a message does not block those behind it:
-it is stored again, too, and its copy keeps the offset of the original.
+A producer may postpone the first check of a message (CHECK_IMMUNITY_TIME_IN_SECONDS). The broker then stores a copy of
+the message behind the others, so that it does not delay their checks; the copy names the original's offset.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class HalfMessages:
                 self._ended.update(int(text) for text in record.body.decode().split(_DONE_END) if text)
         self._schedule_check()
 
-    # --- ends --------------------------------------------------------------------------------------------------------
+    # --- ends of transactions ----------------------------------------------------------------------------------------
 
     def _find_half_message(self, header: EndTransactionRequestHeader) -> Record:
         record = self._broker.store.message_at(header.commit_log_offset)
@@ -146,7 +146,7 @@ class HalfMessages:
         marker.born_timestamp, marker.born_host = self._broker.clock.now_ms(), self._broker.address
         self._broker.put(marker)
 
-    # --- checks ------------------------------------------------------------------------------------------------------
+    # --- checks with producers ---------------------------------------------------------------------------------------
 
     def _schedule_check(self) -> None:
         has_more = self.position < self._broker.store.max_offset(HALF_TOPIC, 0)

@@ -117,7 +117,7 @@ def offsets_body(table: Table, *, is_5x: bool) -> dict[str, Any]:
 
 
 def format_offsets(table: Table, *, is_5x: bool) -> str:
-    """Return the text of `consumerOffset.json`, with the tabs and bare numbers that brokers write."""
+    """Return the text of `consumerOffset.json` as brokers write it, with tabs and unquoted integer keys."""
     return _format(offsets_body(table, is_5x=is_5x), 0)
 
 

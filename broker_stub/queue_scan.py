@@ -21,7 +21,7 @@ _INDEX_ENTRY_BYTES = 20
 
 
 class GetStatus(Enum):
-    """Outcome of reading a queue; the names and their texts are those of the broker, which puts them into remarks."""
+    """Outcome of reading a queue, by the broker's names; the broker uses these names as remarks of its responses."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -82,7 +82,7 @@ class GetResult(NamedTuple):
 
 
 class QueueScan:
-    """One scan of a queue's columns by the broker's rules."""
+    """One scan of a queue's columns, by the broker's rules for a pull."""
 
     def __init__(self, log: CommitLog, limits: PullLimits, queue: ConsumeQueue, max_count: int) -> None:
         self.status = GetStatus.NO_MATCHED_MESSAGE

@@ -3,7 +3,7 @@
     @handles(RequestCode.GET_MAX_OFFSET)
     def get_max_offset(broker: Broker, request: ClientRequest) -> HandlerResult: ...
 
-A handler knows no sockets. Handlers run one at a time, in one thread. Importing `handlers` registers all of them.
+Handlers do not depend on sockets; they run one at a time, in one thread. Importing `handlers` registers all of them.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class ReplyFault:
     half_close: bool = False
     """Send nothing more on this connection, but go on reading."""
     trickle: bool = False
-    """Send one byte at a time."""
+    """Send the response one byte at a time."""
 
 
 class Channel(Protocol):
@@ -53,10 +53,10 @@ class Channel(Protocol):
         """Address of the client."""
 
     def reply(self, request: Command, response: Command, reply_fault: ReplyFault | None = None) -> None:
-        """Respond to a request of the client, at once or later."""
+        """Send the response to a request of the client, with a fault if one is given."""
 
     def send_oneway(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
-        """Send the client a request that takes no response."""
+        """Send the client a one-way request, to which it does not respond."""
 
     def send_request(
         self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int
@@ -64,7 +64,7 @@ class Channel(Protocol):
         """Send the client a request; call `on_reply` with its response, or with None after `timeout_ms`."""
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
 
 
 @dataclass(frozen=True, slots=True)

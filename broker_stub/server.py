@@ -306,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send_faulty(data, reply_fault)
 
     def send_oneway(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
-        """Send the client a request that takes no response."""
+        """Send the client a one-way request, to which it does not respond."""
         command = Command(code, 0, to_fields(header) if header else None, body, flag=ONEWAY_FLAG)
         command.version, command.language = self._dispatcher.release.version, LanguageCode.JAVA
         self._write(encode_command(command))
@@ -350,7 +350,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher.on_open(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop the connection's requests, members and held pulls; called by the event loop."""
+        """End the connection's open requests, and drop its members and held pulls; called by the event loop."""
         self._transport = None
         self._listener.connections.discard(self)
         if self._idle_check:

@@ -2,11 +2,11 @@
 
 `compile_sql` turns an expression into closures over a message's property map, with the broker's own oddities:
 
-- the parser stops after a complete expression and ignores the rest, looking one token ahead: `a + 1 > 5` is `a`;
+- the parser stops after a complete expression and ignores the text behind it: `a + 1 > 5` is `a`;
 - NOT binds tightest: `NOT a = 10` is `(NOT a) = 10`;
-- properties are text, and text is converted to the Java type of the other side: `c > 3` fails for c = '3.5', because 3
-is an Integer there; two texts are ordered as Doubles;
-- logic is three-valued, an absent property is null, and only a plain true keeps the message.
+- properties are text, and a comparison converts text to the Java type of the other operand: `c > 3` fails for
+c = '3.5', because 3 is an Integer in Java; two texts are ordered as Doubles;
+- logic has three values, an absent property is null, and a message matches only if the result is true.
 
 Values at run time are str, bool, float (a Double), int (an Integer), `Long` and None.
 """
@@ -46,7 +46,7 @@ class SqlEvaluationError(RocketMQError):
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """A compiled expression."""
+    """A compiled SQL92 expression."""
 
     text: str
     evaluate: Evaluate
@@ -60,7 +60,7 @@ class SqlFilter:
 
 
 def compile_sql(text: str) -> SqlFilter:
-    """Compile an expression; raise SqlSyntaxError if the broker refuses it."""
+    """Return the compiled expression; raise SqlSyntaxError if the broker refuses it."""
     try:
         return SqlFilter(text, _Parser(text).whole().evaluate)
     except RecursionError as cause:
@@ -260,7 +260,10 @@ class _Parser:
         return word[1:-1].replace("''", "'")
 
     def _condition(self, node: _Node) -> _Node:
-        """Return the node as a condition; a bare property name is never true, since properties are text."""
+        """Return the node as a condition; raise SqlSyntaxError if it can be neither true nor false.
+
+        The condition of a bare property name is never true, since properties are text.
+        """
         if node.is_condition:
             return node
         if node.is_name:

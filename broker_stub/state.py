@@ -48,7 +48,7 @@ BROKER_PROPERTIES = {"MSG_REGION": REGION, "TRACE_ON": "true"}
 
 
 class Cluster:
-    """The state of a cluster, as its name server knows it."""
+    """The state of a cluster: its brokers, and what the name server knows."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.settings = settings
@@ -120,7 +120,7 @@ class Cluster:
 
 
 class Broker:
-    """One broker, master or slave."""
+    """The state of one broker, master or slave."""
 
     def __init__(
         self,

@@ -160,7 +160,7 @@ class StubCluster:
             self._script.check_reached()
 
     def close(self) -> None:
-        """Write the data directory, close all ports and connections, and end the thread."""
+        """Write the data directory, close all ports and connections, and end the stub's thread."""
         if self._runtime.is_running:
             try:
                 if self._grpc_server:
@@ -171,7 +171,7 @@ class StubCluster:
 
     @property
     def name_server(self) -> str:
-        """Address of the name server, in the form that clients take."""
+        """Address of the name server as text `HOST:PORT`, as clients take it."""
         return str(self._name_listener.address)
 
     @property
@@ -182,7 +182,7 @@ class StubCluster:
         return str(self._grpc_server.address) if self._grpc_server else None
 
     def broker_address(self, broker: str | None = None) -> str:
-        """Return the address of a master."""
+        """Return the address of the named master as text `HOST:PORT`; without a name, that of the first master."""
         return str(self.run(lambda: self._masters(broker)[0].address))
 
     # --- messages ----------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ class Topics:
         return len(self._configs)
 
     def is_system(self, topic: str) -> bool:
-        """Return whether a topic is a system topic."""
+        """Return whether a topic of this name belongs to the system, so that clients may not change it."""
         return topic in self._system or topic.startswith(SYSTEM_PREFIX)
 
     @property

@@ -50,7 +50,7 @@ class ProxyChannel:
         on_reply(None)
 
     def close(self) -> None:
-        """Do nothing: there is no connection to close."""
+        """Do nothing, because there is no connection to close."""
 
 
 @dataclass(slots=True, eq=False)

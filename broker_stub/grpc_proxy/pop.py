@@ -1,11 +1,11 @@
 """Pop messages: make them invisible to a group's other consumers for a time.
 
-An invisible message whose time is up is delivered again, as another attempt, unless it was acknowledged. The group's
-committed offset, as brokers return it, is the first unacknowledged message. If someone else resets that offset,
-invisible messages are forgotten and the queue is read from there.
+When its time is up, an invisible message that was not acknowledged is delivered again, as another attempt. The group's
+committed offset is that of its first unacknowledged message. If another client changes this offset, invisible messages
+are forgotten and the queue is read from the new offset.
 
-A group that consumes in order gets no more messages of a queue while one is invisible; only a repeated attempt, by its
-id, gets the same messages again.
+If a group consumes in order, it gets no more messages of a queue while any message of the queue is invisible. Only if
+the request repeats an attempt, by the attempt's id, it gets the same messages again.
 
 Unlike at a real broker, a message whose time is up does not move to a retry topic but stays in its queue.
 """
@@ -171,7 +171,7 @@ class PopQueue:
         return next((record for data in found.records for record in decode_records(data)), None)
 
     def _read_new(self, max_count: int, message_filter: MessageFilter | None) -> list[Record]:
-        """Return messages that were never popped; messages that the filter does not match are skipped for good."""
+        """Return messages that were never popped; those that the filter does not match are passed over for ever."""
         records: list[Record] = []
         while len(records) < max_count:
             left = max_count - len(records)
@@ -224,7 +224,7 @@ class PopState:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.turns = count()
-        """Counter by which brokers and queues take turns."""
+        """Counter by which consecutive calls begin with different brokers and queues."""
         self._queues: dict[tuple[Broker, str, str, int], PopQueue] = {}
         self._popped: dict[str, PoppedMessage] = {}
         self._serials = count(1)

@@ -208,9 +208,9 @@ def _ack(proxy: Proxy, group: str, topic: str, entry: Any) -> Any:
 
 @serves("ChangeInvisibleDuration")
 def change_invisible_duration(proxy: Proxy, call: GrpcCall) -> Any:
-    """Set a message's invisible time anew and return its new receipt handle.
+    """Set how long a message stays invisible, counted from now, and return its new receipt handle.
 
-    A refusal returns the request's own handle, because clients replace their handle by the response's in any case.
+    A refusal returns the handle of the request, because clients replace their handle by that of any response.
     """
     request = call.request
     try:

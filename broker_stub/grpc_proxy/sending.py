@@ -151,7 +151,7 @@ def _end_header(request: Any, topic: str, half: HalfMessage) -> EndTransactionRe
 
 @serves("RecallMessage")
 def recall_message(proxy: Proxy, call: GrpcCall) -> Any:
-    """Recall the delayed message that a recall handle names; raise StatusError if no broker can be found by it."""
+    """Recall the delayed message that a recall handle names; raise StatusError if its broker is unknown or down."""
     topic = check_topic(call.request.topic)
     handle = decode_recall_handle(call.request.recall_handle)
     broker = proxy.cluster.reachable_master(handle.broker_name) if handle else None

@@ -24,7 +24,7 @@ from ..state import Broker
 from ..topic_table import illegal_code
 from .topic_admin import NO_REMARK
 
-# --- configuration and figures ---------------------------------------------------------------------------------------
+# --- configuration and statistics ------------------------------------------------------------------------------------
 
 _CONFIGURED = {
     "autoCreateSubscriptionGroup": "auto_create_groups",

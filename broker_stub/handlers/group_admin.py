@@ -177,7 +177,7 @@ def _connection(member: Member) -> Connection:
 
 @handles(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO)
 def query_groups_of_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the groups with offsets in a topic; 4.9.7 adds its subscribers, 5.3.3 the topic's own name."""
+    """Return the groups with offsets in a topic; 4.9.7 adds subscribed groups, 5.3.3 the topic's own name."""
     topic = request.header(QueryTopicConsumeByWhoRequestHeader).topic
     groups = broker.offsets.groups(topic)
     if not broker.release.is_5x:

@@ -162,7 +162,7 @@ def _offset(offset: int) -> Command:
     return response(fields=OffsetResponseHeader(offset=offset))
 
 
-# --- moving groups ---------------------------------------------------------------------------------------------------
+# --- changes of a group's offsets ------------------------------------------------------------------------------------
 
 
 @members

@@ -149,7 +149,7 @@ def _registered_sql(broker: Broker, header: PullHeader) -> SqlFilter:
     return registered.sql
 
 
-# --- reading and answering -------------------------------------------------------------------------------------------
+# --- reading and responding ------------------------------------------------------------------------------------------
 
 
 def _read(broker: Broker, header: PullHeader, message_filter: MessageFilter | None) -> GetResult:

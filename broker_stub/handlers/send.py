@@ -208,7 +208,7 @@ def _batch_message(broker: Broker, outer: InnerMessage, outer_text: str, entry: 
     )
 
 
-# --- the response to a request message -------------------------------------------------------------------------------
+# --- replies to request messages -------------------------------------------------------------------------------------
 
 
 @handles(RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)

@@ -38,7 +38,7 @@ _JAVA_REFUSAL = "org.apache.rocketmq.remoting.exception.RemotingCommandException
 
 @handles(RequestCode.UPDATE_AND_CREATE_TOPIC)
 def create_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Create or change a topic."""
+    """Create a topic or change its configuration; refuse an illegal name and a system topic."""
     header = request.header(CreateTopicRequestHeader)
     _check_changeable(broker, header.topic)
     if header.topic_filter_type not in _FILTER_TYPES:

@@ -220,7 +220,7 @@ def drip(pause_s: float, size: int = 1) -> Behaviour:
 
 
 def hang_up(exchange: Exchange) -> Iterable[bytes]:
-    """Close the connection instead of responding."""
+    """Close the connection instead of sending the response."""
     raise HangUp
 
 

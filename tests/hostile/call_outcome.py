@@ -24,7 +24,7 @@ class CallTimeout(BaseException):
 
 @dataclass
 class CallOutcome:
-    """The outcome of one call."""
+    """The outcome of one call: its value or error, its duration, log lines and memory."""
 
     value: Any = None
     error: RocketMQError | None = None

@@ -3,10 +3,10 @@
     with HostileCluster(stub, ServerFaults(on(PULLS, fields(nextBeginOffset="-5")))) as cluster:
         read(cluster.name_server)
 
-Every listener forwards to one server of the stub. Requests pass unchanged. Each response is decoded and passed, with
-its request, to a *behaviour*, which yields the bytes that the client gets instead. So a scenario states only what is
-wrong. Routes name the proxy's addresses. For floods, a *greeting* yields bytes that are sent to each new connection
-between responses.
+Every listener forwards to one server of the stub. Requests pass unchanged. Each response is decoded and given, with its
+request, to a *behaviour*, which yields the bytes that the client gets instead. So a scenario defines only the
+difference from honest servers. Routes contain the proxy's addresses. For floods, a *greeting* yields bytes that are
+sent to each new connection between responses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Exchange:
 
 
 Behaviour = Callable[[Exchange], Iterable[bytes]]
-"""Yields what the client receives for one request; raises `HangUp` to close the connection."""
+"""Yields the bytes that the client receives for one request; raises `HangUp` to close the connection."""
 Greeting = Callable[[], Iterable[bytes]]
 
 
@@ -61,17 +61,17 @@ class ServerFaults:
     greeting: Greeting | None = None
     """Yields bytes that brokers send to each new connection without a request; None: nothing."""
     greets_at_name_server: bool = False
-    """Whether the name server sends the greeting instead of the brokers."""
+    """Whether the name server sends the greeting, instead of the brokers."""
     change_request: Callable[[Command], None] | None = None
     """Changes each request before the stub gets it; None: requests pass unchanged."""
     stop_reading_after: int | None = None
-    """Number of requests after which brokers stop reading from a connection."""
+    """Number of requests after which brokers stop reading from a connection; None: never."""
     tls: ssl.SSLContext | None = None
     """TLS context of the servers; None: they speak plain TCP."""
 
 
 class HostileCluster:
-    """Listeners in front of all servers of a stub."""
+    """The hostile servers: one listener in front of each server of a stub."""
 
     def __init__(self, stub: StubCluster, faults: ServerFaults) -> None:
         servers = {NAME_SERVER: parse_address(stub.name_server)}
@@ -190,7 +190,7 @@ class _ForwardedConnection:
     def _forward_requests(self) -> None:
         for count, frame in enumerate(_frames(self._client), 1):
             command = decode_command(memoryview(frame))
-            if not command.is_response:  # floods contain requests that the stub never sent
+            if not command.is_response:  # a response to the greeting, which the stub did not send
                 self._requests[command.opaque] = command
                 self._server.sendall(self._changed_request(frame, command))
             if count == self._faults.stop_reading_after:

@@ -22,14 +22,14 @@ BOMB_BYTES = 2**27
 
 
 def references(count: int, size: int) -> bytes:
-    """Return a route of many brokers whose addresses are references to one large map."""
+    """Return a route with `count` brokers; their addresses are JSON references to the same map of `size` entries."""
     large = ",".join(f'"{number}":"127.0.0.1:9"' for number in range(size))
     brokers = ",".join(f'{{"brokerName":"b{number}","brokerAddrs":{{"$ref":"$.large"}}}}' for number in range(count))
     return f'{{"large":{{{large}}},"brokerDatas":[{brokers}],"queueDatas":[]}}'.encode()
 
 
 def referring_brokers(count: int, size: int) -> bytes:
-    """Return a list of brokers whose addresses are references to one large map."""
+    """Return a list of `count` brokers; their addresses are JSON references to the same map of `size` entries."""
     large = ",".join(f'"{number}":"127.0.0.1:9"' for number in range(size))
     broker = '{"brokerName":"b","brokerAddrs":{"$ref":"$.large"}}'
     brokers = ",".join(f'"b{number}":{broker}' for number in range(count))
@@ -37,14 +37,14 @@ def referring_brokers(count: int, size: int) -> bytes:
 
 
 def doubling(depth: int) -> bytes:
-    """Return JSON in which each member refers twice to the previous one."""
+    """Return JSON in which each member refers twice to the previous one, so that it expands to 2^depth values."""
     steps = [f'"a{n}":[{{"$ref":"$.a{n - 1}"}},{{"$ref":"$.a{n - 1}"}}]' for n in range(1, depth)]
     return ('{"a0":["x"],' + ",".join(steps) + "}").encode()
 
 
 @cache
 def packed(compression: Compression) -> bytes:
-    """Return a small body that unpacks to many zeros."""
+    """Return a small compressed body that unpacks to many zeros."""
     return compress(bytes(BOMB_BYTES), compression)
 
 

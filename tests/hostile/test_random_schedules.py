@@ -1,9 +1,9 @@
-"""Read under random faults, two or more at a time, and compare rows with what was stored.
+"""Read under random faults, several at a time, and compare the rows with the stored messages.
 
-A schedule is drawn from its seed: how the topic is read, what the network and the brokers do to responses, when brokers
-are down, and when retention deletes messages. Threads make the order of events vary a little, so a failing seed may
-have to run a few times. Every row must be a stored message, once. Every missing message must be reported: by an error,
-or by a warning whose offsets include it.
+A schedule is determined by its seed: how the topic is read, which faults responses have, when brokers are down, and
+when retention deletes messages. The order of events still varies a little with the threads, so a failing seed may have
+to run a few times until it fails again. Every row must be a stored message, and no message may come twice. Every
+missing message must be reported: by an error, or by a warning whose offsets include it.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def make_configuration(endpoints: str, access_key: str = "", secret: str = "") -
 
 
 def make_message(body: str, **fields: Any) -> Any:
-    """Return a message to send."""
+    """Return a message with this body for the test topic."""
     message = client.Message()
     message.topic, message.body = TOPIC, body.encode()
     for name, value in fields.items():
@@ -33,7 +33,7 @@ def make_message(body: str, **fields: Any) -> Any:
 
 
 def receive(consumer: Any, count: int) -> list[Any]:
-    """Receive and acknowledge `count` messages, and return their descriptions."""
+    """Receive and acknowledge messages until there are `count` or the time is up; return them."""
     deadline = time.monotonic() + TIMEOUT_S
     messages: list[Any] = []
     while len(messages) < count and time.monotonic() < deadline:
@@ -57,7 +57,7 @@ def describe(message: Any) -> dict[str, Any]:
 
 
 def send_and_receive(endpoints: str, *credentials: str) -> Any:
-    """Send a plain, a grouped and a delayed message; receive and acknowledge all three."""
+    """Send a plain, a grouped and a delayed message, receive and acknowledge them; return ids and descriptions."""
     configuration = make_configuration(endpoints, *credentials)
     producer = client.Producer(configuration, (TOPIC,))
     producer.startup()
@@ -78,7 +78,7 @@ def send_and_receive(endpoints: str, *credentials: str) -> Any:
 
 
 def transact(endpoints: str) -> Any:
-    """Commit one transaction, roll one back, and leave one open until the broker checks it."""
+    """Commit a transaction, roll one back, leave one open; return the bodies of the messages that the broker checks."""
 
     class Checker(client.TransactionChecker):  # type: ignore[misc]  # the client ships no types
         def check(self, message: Any) -> Any:
@@ -103,7 +103,7 @@ def transact(endpoints: str) -> Any:
 
 
 def push(endpoints: str) -> Any:
-    """Receive messages with a push consumer, and return their descriptions."""
+    """Receive two messages with a push consumer, and return their bodies."""
 
     class Listener(client.MessageListener):  # type: ignore[misc]  # the client ships no types
         def consume(self, message: Any) -> Any:

@@ -21,7 +21,7 @@ from pyspark_rocketmq.wire.record import Record
 from .recordings import Exchange, by_time, records_in
 from .remoting_client import RemotingClient
 
-# Fields whose values differ from run to run; where they name a place, later requests name it again.
+# Fields whose values differ from run to run, by the kind of number that they contain; later requests repeat it.
 _PLACES = {"msgId": "id", "offsetMsgId": "id", "queueOffset": "state", "tranStateTableOffset": "state"}
 _PLACES |= {"commitLogOffset": "physical", "offset": "physical"}
 _FREE_VALUES = frozenset(

@@ -36,7 +36,7 @@ from .recordings import (
 
 Queue = tuple[str, int]
 
-# Topics whose route no conversation shows.
+# Number of queues of topics for which no conversation contains a route.
 _QUEUES = {"GoldCo": 2, "GoldOff": 2, "GoldLock": 2}
 _GROUPS_THAT_ARE_ABSENT = ("gold_group_never_seen", "gold_never_seen", "gold_nohb", "gold_sg")
 
@@ -133,7 +133,7 @@ def _put(broker: Broker, topic: str, queue_id: int, record: Record | None) -> No
     )
 
 
-# --- what conversations do not show ----------------------------------------------------------------------------------
+# --- state that no conversation shows --------------------------------------------------------------------------------
 
 
 def _committed_message(broker: Broker) -> None:

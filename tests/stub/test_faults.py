@@ -25,7 +25,7 @@ START = GetMinOffsetRequestHeader(topic="T", queue_id=0)
 ROUTE = GetRouteInfoRequestHeader(topic="T")
 
 
-# --- which fault comes to pass ---------------------------------------------------------------------------------------
+# --- which fault applies ---------------------------------------------------------------------------------------------
 
 
 def test_faults_happen_in_the_order_they_were_scripted() -> None:
@@ -79,7 +79,7 @@ def test_an_unreached_fault_does_not_hide_another_error() -> None:
             raise ZeroDivisionError
 
 
-# --- what happens to an answer ---------------------------------------------------------------------------------------
+# --- faults of responses ---------------------------------------------------------------------------------------------
 
 
 def test_a_dropped_reply_was_carried_out() -> None:

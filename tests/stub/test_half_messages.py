@@ -39,7 +39,7 @@ class Producer:
         self.direct.broker.producer_groups.heartbeat(Member(self.direct.channel, "c", LanguageCode.JAVA, 479), "p")
 
     def prepare(self, body: bytes = b"half", **properties: str) -> Stored:
-        """Send a half message for queue 3 of topic T."""
+        """Store a half message for queue 3 of topic T, and return its id and offsets."""
         properties = {"TRAN_MSG": "true", "PGROUP": "p", "UNIQ_KEY": body.decode(), "WAIT": "true", **properties}
         born_ms = self.direct.clock.now_ms()
         return self.direct.broker.half_messages.prepare(

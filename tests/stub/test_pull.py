@@ -113,7 +113,7 @@ def test_sql_can_be_off() -> None:
     assert answer.remark == "The broker does not support consumer to filter message by SQL92"
 
 
-# --- what is wanted --------------------------------------------------------------------------------------------------
+# --- filters ---------------------------------------------------------------------------------------------------------
 
 
 def test_sql_of_the_pull_itself(direct: DirectBroker) -> None:
@@ -145,7 +145,7 @@ def test_tags_of_the_groups_heartbeat(direct: DirectBroker) -> None:
     assert offsets(direct.ask(pull(flags=0))) == [1, 3, 5, 7, 9]
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------------------------------
 
 
 def test_cold_data_are_better_read_from_a_slave() -> None:

@@ -139,7 +139,7 @@ def test_topics_of_several_tags_mark_their_messages(direct: DirectBroker) -> Non
     assert direct.found("T")[0].sys_flag & SysFlag.MULTI_TAGS
 
 
-# --- answers to request messages -------------------------------------------------------------------------------------
+# --- replies to request messages -------------------------------------------------------------------------------------
 
 
 def ask_reply(direct: DirectBroker, requester: str) -> Command:

@@ -38,7 +38,7 @@ def found(got: GetResult) -> list[Record]:
     return decode_records(b"".join(got.records))
 
 
-# --- the vectors -----------------------------------------------------------------------------------------------------
+# --- recorded cases --------------------------------------------------------------------------------------------------
 
 
 def layout(case: dict[str, Any]) -> tuple[Callable[[int], str], MessageFilter | None]:

@@ -144,7 +144,7 @@ def test_a_queue_moves_with_its_messages() -> None:
         assert stub.put("T", b"x", queue_id=2).offset == 2
 
 
-# --- what clients left behind ----------------------------------------------------------------------------------------
+# --- members, offsets, locks and connections -------------------------------------------------------------------------
 
 
 def heartbeat(client_id: str, group: str) -> bytes:
@@ -181,7 +181,7 @@ def test_members_offsets_locks_and_connections_can_be_seen(stub: StubBroker) -> 
     assert stub.groups() == {}
 
 
-# --- shape -----------------------------------------------------------------------------------------------------------
+# --- masters and slaves ----------------------------------------------------------------------------------------------
 
 
 def test_a_cluster_has_masters_and_slaves_of_the_same_names() -> None:
