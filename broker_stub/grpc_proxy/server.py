@@ -69,7 +69,7 @@ class GrpcServer:
         self._server.start()
 
     def __repr__(self) -> str:
-        return f"<GrpcDoor {self.address}>"
+        return f"<GrpcServer {self.address}>"
 
     def close(self) -> None:
         """End all calls, and release the port."""

@@ -222,7 +222,7 @@ class OrderlyService:
         try:
             self._redelivery.send_copy(message)
         except RocketMQError as error:
-            _log.warning("%s could not be made a dead letter and is tried again in its place: %s", message, error)
+            _log.warning("%s could not be stored as a dead letter; the listener gets it again: %s", message, error)
             return False
         return True
 

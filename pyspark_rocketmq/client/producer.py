@@ -334,7 +334,8 @@ class Producer(Running):
         for name, broker in self._cluster.routes.known_brokers().items():
             if any(endpoint.address == address for endpoint in broker.endpoints):
                 return name
-        raise NoBrokerAvailable("a broker that no route names asks about a transaction", address=str(address))
+        what = "a broker that is in no known route asks for the end of a transaction"
+        raise NoBrokerAvailable(what, address=str(address))
 
     # --- heartbeats --------------------------------------------------------------------------------------------------
 
@@ -361,6 +362,7 @@ def _check_resolution(name: str, resolution: object) -> TransactionResolution:
 def _send_error(error: RocketMQError, count: int, is_unknown: bool) -> SendError:
     """Return the `SendError` for a failed send of `count` messages; it says whether they may be stored all the same."""
     numbers = range(count)
-    what = f"not sent: {error.what}" if not isinstance(error, RequestTimeout) else f"no answer: {error.what}"
+    outcome = "no response, so it may be stored" if isinstance(error, RequestTimeout) else "not sent"
+    what = f"{outcome}: {error.what}"
     outcome = {"unknown": numbers} if is_unknown else {"failed": numbers}
     return SendError(what, advice=error.advice or "send again", **outcome, **error.where)

@@ -243,7 +243,7 @@ class PullService:
         queue = assigned.queue
         broker = self._routes.known_brokers().get(queue.broker_name)
         if broker is None:
-            raise NoBrokerAvailable("no route names the broker now", topic=queue.topic, broker=queue.broker_name)
+            raise NoBrokerAvailable("no cached route names the broker", topic=queue.topic, broker=queue.broker_name)
         return broker.to_read(assigned.suggested_broker_id)
 
     # --- the response ------------------------------------------------------------------------------------------------

@@ -187,7 +187,8 @@ class Brokers:
     def _names(self, topic: str, deadline: Deadline | None) -> list[str]:
         names = sorted(self.routes.route(topic, deadline).brokers)
         if not names:
-            raise NoBrokerAvailable("no broker holds the topic now", advice="start one that does", topic=topic)
+            advice = "start a broker that has the topic"
+            raise NoBrokerAvailable("the route names no broker", advice=advice, topic=topic)
         return names
 
     def _try_route(self, topic: str, deadline: Deadline | None) -> Route | RocketMQError:

@@ -68,13 +68,13 @@ def complain(key: str, text: str) -> OptionError | None:
     # The value of an unknown name may be a secret.
     shown = shorten(text) if near and not nearest.option.secret else "***"
     advice = f"did you mean {nearest.spelling}?"
-    return OptionError(key, shown, "no such option", advice=advice, code="OPTION_UNKNOWN")
+    return OptionError(key, shown, "is not an option of this source", advice=advice, code="OPTION_UNKNOWN")
 
 
 def describe_foreign(key: str) -> OptionError:
     """Return the error for an unknown key that resembles no option, for `strictOptions=all`; its value is not shown."""
     advice = "leave it out, or do not set strictOptions=all"
-    return OptionError(key, "***", "no such option", advice=advice, code="OPTION_UNKNOWN")
+    return OptionError(key, "***", "is not an option of this source", advice=advice, code="OPTION_UNKNOWN")
 
 
 def _is_near(key: str, spelling: str) -> bool:

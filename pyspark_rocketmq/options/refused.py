@@ -128,4 +128,4 @@ def _advice_for_family(name: str) -> str | None:
 
 
 def _refuse(key: str, shown: str, advice: str) -> OptionError:
-    return OptionError(key, shown, "not taken", advice=advice, code="OPTION_REFUSED")
+    return OptionError(key, shown, "not supported", advice=advice, code="OPTION_REFUSED")

@@ -195,7 +195,7 @@ class QueueReader:
     def _advance(self, request: PullRequest, endpoint: BrokerEndpoint, outcome: PullOutcome, now: float) -> None:
         start, next_offset, body, is_counted = request.start, outcome.next_offset, outcome.body, self._is_counted
         if outcome.status is PullStatus.FOUND and not body and not is_counted:
-            raise mismatch(self.queue, start, "says that messages were found, and holds none")
+            raise mismatch(self.queue, start, "has status FOUND, but holds no messages")
         # Without a filter, and without compaction, there is at most one message for every offset.
         starts = () if self._takes_all else record_starts(body)
         message_count = next_offset - start if self._takes_all and body else len(starts)

@@ -92,7 +92,8 @@ class QueueCatalog:
         if not slots:
             return plan
         filled = tuple(tuple(slot.select(queues)) for slot in slots)
-        self._warn_once(unlisted_queues(queues, filled), "is not in messageQueueList and joins the smallest slot")
+        what = "is not in messageQueueList; the slot with the fewest queues reads it"
+        self._warn_once(unlisted_queues(queues, filled), what)
         return replace(plan, allocation=replace(plan.allocation, queue_lists=filled))
 
     def _route(self) -> list[Sequence[MessageQueue]]:

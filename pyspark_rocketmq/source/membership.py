@@ -100,7 +100,7 @@ class QueryMember:
         if not self._has_assignment.wait(self._rhythm.join_timeout_s):
             topics, waited_s = ", ".join(sorted(self._unknown_topics)), self._rhythm.join_timeout_s
             raise GroupError(
-                f"it is not known after {waited_s:g} s which queues of {topics} are this member's",
+                f"this member has no assignment of {topics} after {waited_s:g} s",
                 advice="look at the warnings before this: brokers must be reachable, and allow the group",
                 group=self._settings.group,
             ) from self._last_error

@@ -203,7 +203,8 @@ class Planner:
             raise OptionError("consumerGroup", group, f"the checkpoint is of group {position.group}", advice=advice)
         dropped = [queue for queue in position.next if not self._catalog.covers(queue)]
         if dropped and len(dropped) == len(position.next):
-            what = f"the checkpoint is of {', '.join(sorted(_topics(dropped)))}, of which nothing is to be read now"
+            topics = ", ".join(sorted(_topics(dropped)))
+            what = f"the checkpoint has only queues of {topics}, which the options do not read"
             raise OptionError("checkpointLocation", None, what, advice="use a new checkpoint, or the old topics")
         if dropped:
             _log.warning("%d queues of the checkpoint are not to be read any more: %s ...", len(dropped), dropped[0])

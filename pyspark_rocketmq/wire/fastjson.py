@@ -158,7 +158,7 @@ def _follow(path: str, root: Any) -> Any:
             value = value[int(name) if isinstance(value, list) else name]
             at = step.end()
     except (LookupError, TypeError, ValueError) as cause:
-        raise ValueError(f"reference {path:.100} points at nothing") from cause
+        raise ValueError(f"reference {path:.100} leads to no value") from cause
     if not path.startswith("$") or at != len(path):
         raise ValueError(f"reference {path:.100} cannot be followed")
     return value

@@ -143,7 +143,7 @@ def decode_record(body: bytes | memoryview, at: int = 0) -> tuple[Record, int]:
     try:
         record = _decode(memoryview(body)[at:])
     except (struct.error, ValueError) as cause:
-        raise DecodeError(f"no record at byte {at} of {len(body)}: {cause}", advice=_BROKEN) from cause
+        raise DecodeError(f"damaged record at byte {at} of {len(body)}: {cause}", advice=_BROKEN) from cause
     return record, at + record.total_size
 
 

@@ -86,5 +86,5 @@ def test_an_answer_cut_short_is_told(cut: int, which: int) -> None:
     """If a response is cut inside its last record, an error is raised, although another response follows it."""
     blocks = [block([PLAIN, PLAIN]) for _ in range(9)]
     blocks[which] = blocks[which]._replace(data=blocks[which].data[:-cut])
-    with pytest.raises(DecodeError, match="no record at byte"):
+    with pytest.raises(DecodeError, match="damaged record at byte"):
         whole(ColumnDecoder(["queueOffset"]), blocks)

@@ -18,7 +18,7 @@ def test_a_refused_name_names_its_replacement(name: str, advice: str) -> None:
         error = error_of(LEAST | {name: "some value"}, stream=stream)
 
         assert error.code == "OPTION_REFUSED"
-        assert str(error) == f"[OPTION_REFUSED] {name} = '***': not taken; {advice}"
+        assert str(error) == f"[OPTION_REFUSED] {name} = '***': not supported; {advice}"
 
 
 @pytest.mark.parametrize("name", ["autoCommit", "consumeTimeout", "numTasks"])
@@ -37,7 +37,7 @@ def test_also_with_prefix_and_in_any_case(name: str) -> None:
 )
 def test_where_to_start_is_translated(value: str, ours: str) -> None:
     """If `consumeFromWhere` is given, the error names the options that mean the same as its value."""
-    assert str(error_of(LEAST | {"consumeFromWhere": value})).endswith(f"= '{value}': not taken; {ours}")
+    assert str(error_of(LEAST | {"consumeFromWhere": value})).endswith(f"= '{value}': not supported; {ours}")
 
 
 def test_an_unknown_word_is_told_all_three() -> None:

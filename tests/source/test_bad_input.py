@@ -184,7 +184,7 @@ def test_a_broken_record_frame_is_always_an_error(
     """If a record's size, magic number or body length is broken, the read fails in every mode."""
     damage(stub, at, data)
     said = refusal(DecodeError, read, stub, mode=mode)
-    assert "no record at byte" in said and said.endswith("check the broker's store around this message")
+    assert "damaged record at byte" in said and said.endswith("check the broker's store around this message")
     assert re.search(r"topic orders, broker broker-a, queue 0, offset [01]\b", said)
 
 
@@ -291,7 +291,10 @@ def test_a_checkpoint_of_another_topic_or_group_is_refused(stub: StubBroker) -> 
     stored = {"version": 1, "group": "a", "next": {TOPIC: {"broker-a": {"0": 0}}}}
     stub.put("bills", b"x")
     for given, said in (
-        ({"subscribe": "bills"}, "checkpointLocation: the checkpoint is of orders, of which nothing is to be read now"),
+        (
+            {"subscribe": "bills"},
+            "checkpointLocation: the checkpoint has only queues of orders, which the options do not read",
+        ),
         ({"consumerGroup": "b"}, "consumerGroup = 'b': the checkpoint is of group a; set consumerGroup to a, or use a"),
     ):
         with Run(options_for(stub, **given), Checkpoint([json.dumps(stored)], 1)) as run:

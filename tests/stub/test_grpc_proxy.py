@@ -984,7 +984,7 @@ def test_repr_shows_where_it_is(proxy: Stub) -> None:
     opened = open_proxy(stub.state, stub.run, ANY_PORT)
 
     assert isinstance(opened, GrpcServer)
-    assert repr(opened) == f"<GrpcDoor {opened.address}>"
+    assert repr(opened) == f"<GrpcServer {opened.address}>"
     opened.close()
 
 

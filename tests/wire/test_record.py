@@ -278,7 +278,7 @@ def test_only_two_flags_together_make_an_inner_batch(record: Record) -> None:
 @pytest.mark.parametrize("cut", [1, 4, 47, 48, 60, 84, 88, 103, 113, 173])
 def test_a_cut_record_is_an_error(cut: int) -> None:
     """A response that ends inside a record raises an error that states the position of that record."""
-    with pytest.raises(DecodeError, match=f"no record at byte 174 of {174 + cut}: .*cannot be trusted"):
+    with pytest.raises(DecodeError, match=f"damaged record at byte 174 of {174 + cut}: .*cannot be trusted"):
         decode_records(DOCUMENTED + DOCUMENTED[:cut])
 
 
@@ -308,7 +308,7 @@ def patched(at: int, field: str) -> bytes:
 )
 def test_a_record_that_does_not_add_up_is_an_error(data: bytes, reason: str) -> None:
     """A record with a wrong length or magic, or with surplus bytes, raises an error."""
-    with pytest.raises(DecodeError, match=f"no record at byte 0 of {len(data)}: .*{reason}"):
+    with pytest.raises(DecodeError, match=f"damaged record at byte 0 of {len(data)}: .*{reason}"):
         decode_records(data)
 
 

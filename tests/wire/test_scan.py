@@ -66,8 +66,8 @@ def test_what_scan_refuses_the_readable_decoder_refuses(body: bytes) -> None:
     except DecodeError as refused:
         with pytest.raises(DecodeError) as also_refused:
             decode_records(body)
-        assert "no record at byte" in str(refused)
-        assert "no record at byte" in str(also_refused.value)
+        assert "damaged record at byte" in str(refused)
+        assert "damaged record at byte" in str(also_refused.value)
     else:
         ends = [start + size for start, size in zip(found.starts, found.sizes, strict=True)]
         assert [*found.starts, len(body)] == [0, *ends]
@@ -79,7 +79,7 @@ def test_a_cut_answer_is_an_error(cut: int, found: list[Record]) -> None:
     body = join_records(found)
     last = encode_record(found[-1])
 
-    with pytest.raises(DecodeError, match=f"no record at byte {len(body)} of"):
+    with pytest.raises(DecodeError, match=f"damaged record at byte {len(body)} of"):
         scan(body + last[: min(cut, len(last) - 1)])
 
 
@@ -89,5 +89,5 @@ def test_no_record_is_smaller_than_the_least() -> None:
     least = MIN_RECORD_BYTES - 1
 
     for size in (-1, 0, 1, least):
-        with pytest.raises(DecodeError, match="no record at byte 0"):
+        with pytest.raises(DecodeError, match="damaged record at byte 0"):
             scan(size.to_bytes(4, "big", signed=True) + body[4:])
