@@ -86,7 +86,10 @@ def _read_pull(proxy: Proxy, call: GrpcCall) -> tuple[Broker, PullMessageRequest
 
 
 def _items(proxy: Proxy, response: Command) -> list[Any]:
-    """Return the items of the pull's stream that correspond to a broker's response."""
+    """Convert a broker's response to a pull into the gRPC responses that are streamed to the client.
+
+    They are one per message, one with the next offset, and one with the status; for an error, only the status.
+    """
     if response.code == ResponseCode.SUCCESS:
         status = OK
     elif response.code in _NOTHING_THERE:

@@ -362,7 +362,7 @@ def _check_resolution(name: str, resolution: object) -> TransactionResolution:
 def _send_error(error: RocketMQError, count: int, is_unknown: bool) -> SendError:
     """Return the `SendError` for a failed send of `count` messages; it says whether they may be stored all the same."""
     numbers = range(count)
-    outcome = "no response, so it may be stored" if isinstance(error, RequestTimeout) else "not sent"
-    what = f"{outcome}: {error.what}"
+    status = "no response, so it may be stored" if isinstance(error, RequestTimeout) else "not sent"
+    what = f"{status}: {error.what}"
     outcome = {"unknown": numbers} if is_unknown else {"failed": numbers}
     return SendError(what, advice=error.advice or "send again", **outcome, **error.where)

@@ -81,7 +81,10 @@ class _Stretch(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The names, stretches and search widths that texts of one shape have in common."""
+    """What texts of one shape have in common: where each value begins and ends, and which bytes may stand where.
+
+    To find the end of a flexible value, a limited number of bytes is searched: its entry in `widths`.
+    """
 
     slices: dict[str, Slice]
     """Place of the value of each name, in the order in which the names first appear."""

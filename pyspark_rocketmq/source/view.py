@@ -80,9 +80,10 @@ class BrokerView:
             return {queue: low for queue, (low, _) in places.items()}
 
     def _renew(self, queues: Collection[MessageQueue]) -> None:
-        """Fetch bounds into the cache, with cached minimum offsets unless they have expired.
+        """Fetch the bounds of queues into the cache; minimum offsets only if the cached ones have expired.
 
-        A queue that ends before its cached minimum was created again. Then minimum offsets are fetched, too.
+        If a queue's maximum offset is below its cached minimum, the queue was deleted and created again. In that case
+        the minimum offsets of all these queues are fetched, too.
         """
         minima = self._known_minima()
         found = self._request(queues, minima)

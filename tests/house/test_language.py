@@ -85,7 +85,7 @@ def test_texts_are_checked_in_packages_only(tmp_path: Path, path: str, expected:
 
 
 def test_a_finding_names_its_room_and_line(tmp_path: Path) -> None:
-    """A finding shows path, line, rule and text, and has the package of its file."""
+    """A finding, as text, shows path, line, rule and the wrong text; its `room` is the package of its file."""
     (tmp_path / "pyspark_rocketmq" / "net").mkdir(parents=True)
     file = tmp_path / "pyspark_rocketmq" / "net" / "pool.py"
     file.write_text('\n\ndef lend():\n    """A connection."""\n')

@@ -43,7 +43,7 @@ def test_a_query_that_is_never_listed_says_so(stub: StubBroker) -> None:
     stub.faults.busy(on=HEARTBEAT, times=None)
     with (
         Run(shared(stub), rhythm=PlannerRhythm(join_timeout_s=1.0)) as run,
-        pytest.raises(GroupError, match="not known after 1 s") as told,
+        pytest.raises(GroupError, match="no assignment of orders after 1 s") as told,
     ):
         run.plan()
     assert "do not list" in str(told.value.__cause__)
