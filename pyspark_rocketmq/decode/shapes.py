@@ -81,7 +81,7 @@ class _Stretch(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What texts of one shape have in common: where each value begins and ends, and which bytes may stand where.
+    """The common form of some texts: where each value begins and ends, and which bytes may stand at each place.
 
     To find the end of a flexible value, a limited number of bytes is searched: its entry in `widths`.
     """
