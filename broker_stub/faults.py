@@ -234,7 +234,7 @@ class Faults:
     # --- faults of data ----------------------------------------------------------------------------------------------
 
     def lose_queue(self, topic: str, broker: str | None = None) -> None:
-        """Remove the last queue of a topic, together with its messages."""
+        """Remove the last queue of a topic, with its messages, at each master, or only at the master named `broker`."""
         self._act_on_brokers(broker, lambda broker: broker.remove_queue(topic))
 
     def clock_jump(self, ms: int) -> None:

@@ -108,7 +108,7 @@ class PullNotFound(BrokerError):
 
 
 class PullRetryImmediately(BrokerError):
-    """The broker read some messages, and none matched the filter."""
+    """The pull found no message: none matched the filter, or they are being deleted."""
 
     code = "BROKER_PULL_RETRY_IMMEDIATELY"
     response_code = 20
@@ -123,7 +123,7 @@ class PullOffsetMoved(BrokerError):
 
 
 class QueryNotFound(BrokerError):
-    """The broker found no such message."""
+    """What the request asks for does not exist: a message, a position, or a value of a name server."""
 
     code = "BROKER_QUERY_NOT_FOUND"
     response_code = 22
@@ -235,7 +235,7 @@ class PollingTimeout(BrokerError):
 
 
 class BrokerNotExist(BrokerError):
-    """The broker is not known there."""
+    """The server does not know the broker that the request names."""
 
     code = "BROKER_BROKER_NOT_EXIST"
     response_code = 211

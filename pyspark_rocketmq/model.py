@@ -88,7 +88,10 @@ class Block(NamedTuple):
     data: memoryview
     wanted: QueueRange
     message_count: int
-    """Upper bound of the number of messages; the exact number only for filtered pulls."""
+    """Without a filter, an upper bound of the number of messages; with one, the number of records.
+
+    One record may be an inner batch of several messages.
+    """
     first: int = 0
     """The offset that the pull requested; the wanted range may begin later."""
     covered: int = 0

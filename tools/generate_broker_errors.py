@@ -53,9 +53,13 @@ LEAVES = {
         "The topic does not exist there.", "create the topic, or check its name", retriable=True, refresh_routes=True
     ),
     R.PULL_NOT_FOUND: Leaf("There is no new message.", retriable=True),
-    R.PULL_RETRY_IMMEDIATELY: Leaf("The broker read some messages, and none matched the filter.", retriable=True),
+    R.PULL_RETRY_IMMEDIATELY: Leaf(
+        "The pull found no message: none matched the filter, or they are being deleted.", retriable=True
+    ),
     R.PULL_OFFSET_MOVED: Leaf("The offset lies outside the queue, or was reset."),
-    R.QUERY_NOT_FOUND: Leaf("The broker found no such message."),
+    R.QUERY_NOT_FOUND: Leaf(
+        "What the request asks for does not exist: a message, a position, or a value of a name server."
+    ),
     R.SUBSCRIPTION_PARSE_FAILED: Leaf("The filter expression cannot be read.", "correct the expression"),
     R.SUBSCRIPTION_NOT_EXIST: Leaf(
         "The broker does not know the group's subscription.",
@@ -86,7 +90,9 @@ LEAVES = {
     R.NO_MESSAGE: Leaf("There is no such message."),
     R.POLLING_FULL: Leaf("Too many requests are already waiting at the broker.", retriable=True),
     R.POLLING_TIMEOUT: Leaf("No message arrived while the request waited.", retriable=True),
-    R.BROKER_NOT_EXIST: Leaf("The broker is not known there.", retriable=True, refresh_routes=True),
+    R.BROKER_NOT_EXIST: Leaf(
+        "The server does not know the broker that the request names.", retriable=True, refresh_routes=True
+    ),
     R.FLOW_CONTROL: Leaf("The broker asks for fewer requests.", "lower the rate", retriable=True),
     R.NOT_LEADER_FOR_QUEUE: Leaf(
         "Another broker leads the queue.", "the topic may be static, which is not supported", True, True

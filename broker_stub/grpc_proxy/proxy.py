@@ -1,7 +1,8 @@
 """Hold the proxy's own state, and pass gRPC calls on to brokers.
 
-As in a proxy of RocketMQ 5, a call becomes requests to brokers. The brokers' handlers serve these as they serve any
-client's, and their response codes become gRPC statuses. The proxy keeps what brokers do not keep: clients and their
+As in a proxy of RocketMQ 5, most calls become requests to brokers. The brokers' handlers serve these as they serve any
+client's, and their response codes become gRPC statuses. Pops and queries of offsets use the brokers' state directly.
+The proxy keeps what brokers do not keep: clients and their
 settings, popped messages, open transactions. All of it lives in the stub's thread.
 """
 

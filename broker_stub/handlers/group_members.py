@@ -30,7 +30,7 @@ from ..state import Broker
 
 @handles(RequestCode.HEART_BEAT)
 def heartbeat(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Register a client in its groups; at 5.x the response says whether its subscriptions changed."""
+    """Register a client in its groups; at 5.x the response says whether the heartbeat's fingerprint is a new one."""
     beat = decode_body(HeartbeatData, request.body)
     fingerprint = beat.heartbeat_fingerprint if broker.release.is_5x else 0
     member = Member(request.channel, beat.client_id, request.command.language, request.command.version)

@@ -121,7 +121,7 @@ def update_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerRes
 
 
 def _require_fields(request: ClientRequest, **needed: str) -> None:
-    """Raise a `Refusal` if the commit lacks one of these numbers; the remark names it."""
+    """Raise a `Refusal` if the request lacks a header field named in `needed`, whose value the remark calls it by."""
     fields = request.command.fields or {}
     for name, text in needed.items():
         if name not in fields:

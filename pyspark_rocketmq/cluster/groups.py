@@ -211,7 +211,7 @@ class Groups:
 
 
 def _wrap_heartbeat(data: HeartbeatData, namespace: Namespace) -> HeartbeatData:
-    """Return a heartbeat with the cluster's names in its body: elsewhere only names in headers get the namespace."""
+    """Return a heartbeat with the cluster's names in its body; `servers` adds the namespace in headers only."""
     return replace(
         data,
         producer_data_set=tuple(

@@ -85,7 +85,7 @@ class InlineLinks:
         """Send a one-way request."""
         with self._pool.connection(address, _to_connect(self._pool.settings, deadline)) as connection:
             until = _to_answer(self._pool.settings, deadline)
-        connection.tell(request.code, request.fields, bytes(request.body), until)
+            connection.tell(request.code, request.fields, bytes(request.body), until)
 
     def close(self) -> None:
         """Do nothing: the process shares the pool, which closes idle connections itself."""

@@ -1,11 +1,11 @@
 """Repeat requests that failed with a retriable error.
 
-An error says by its flag `retriable` whether a repetition may help; this module only counts and waits. Requests whose
-repetition would do harm, such as sends, do not use it.
+An error says by its flag `retriable` whether a repetition may help. Requests whose repetition would do harm, such as
+sends, do not use this module.
 
-A caller that can wait sets a time instead of a number: for this time, requests are repeated to a broker that cannot be
-reached, does not respond, or throttles. Other errors of servers, and errors of routes, count as retries all the same,
-since waiting seldom helps.
+A caller that can wait sets a time as well as a number of retries. For this time, requests are repeated, uncounted, to a
+broker that cannot be reached, does not respond, or throttles. All other retriable errors still use up the number, since
+waiting seldom helps.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ queue by a thread of its own, up to 10 s later. Until then the queue's minimum n
 message is pulled at the minimum; the response holds the first one that can be read, usually the one at the minimum. If
 a master says that there is none, the search halves the remaining offsets, since retention deletes from the front.
 Invariant: an offset is passed over only if a master said that its message is gone, and says so again in the end. Any
-other result, an error or a response that makes no sense, counts as a message that is there: then reading begins
+other result, an error of a server or an offset out of range, counts as a message that is there: then reading begins
 earlier, and reports more losses.
 
 A broker of 5.x whose first file is deleted returns a wrong record, until it raises the minimum, for a pull of the
@@ -48,7 +48,7 @@ _LONG_AGO = -1
 _HEAD = struct.Struct(">i8xi4xqq")
 """The fields size, queue id, queue offset and position in the commit log at the beginning of a record."""
 _FILE_STEP = 2**16
-"""A number that divides the size of every file of a commit log."""
+"""A number that divides every usual size of a commit log's files; heads of others count as messages that are there."""
 
 T = TypeVar("T")
 TimeSearch = Generator[int, int, int]

@@ -3,7 +3,7 @@
     settings        the settings of a connection: timeouts, limits, TLS
     deadline        moments until which an operation may wait
     backoff         delays between attempts
-    transport       one TCP or TLS stream; the only module that opens sockets
+    transport       one TCP or TLS stream; the only module that opens them
     tls_stream      TLS over a socket, a bounded piece at a time
     failures        the errors of requests that get no response
     connection      the requests and responses of one stream, sent and received in the caller's thread

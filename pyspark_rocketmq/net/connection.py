@@ -78,7 +78,7 @@ class Channel:
         self.heard_at = time.monotonic()
         """The monotonic time when bytes last arrived; before the first bytes, when the stream was opened."""
         self.untaken: Deadline | None = None
-        """The deadline until which the stream must accept some bytes; None while it accepts them or none wait."""
+        """The deadline until which the stream must accept some bytes; None once it has accepted all."""
         self._untaken_s = settings.untaken_s
         self._forgiven, self._counted_until = 0, self.heard_at + UNASKED_S
         """The number of unrequested frames before the current `UNASKED_S`, and the end of this period."""
@@ -233,7 +233,10 @@ class Channel:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def _note_heard(self, first: memoryview) -> None:
-        """Note that bytes have arrived; raise if `first`, the first two, show a TLS alert on a stream without TLS."""
+        """Store the time at which bytes arrived.
+
+        Raise `ConnectionLost` if the stream has no TLS and `first`, its first two bytes, begin a TLS alert.
+        """
         self.heard_at = time.monotonic()
         if not self._heard and not self.transport.encrypted and first == _TLS_ALERT:
             raise self._lost("the server answered with a TLS alert", "set useTLS=true")
@@ -407,7 +410,7 @@ class Connection:
     # --- moving bytes ------------------------------------------------------------------------------------------------
 
     def exchange(self) -> bool:
-        """Send and receive as much as is possible without waiting.
+        """Send as much as is possible and receive once, without waiting.
 
         Return whether bytes arrived or the connection ended now.
         """

@@ -5,8 +5,8 @@ Requests are submitted in groups. All requests of a group are due at the same mo
 connection has received no bytes since the request was sent, all requests on the connection time out with it, and the
 next request gets a new connection.
 
-A slow or unreachable address does not delay requests to other addresses: submitted requests are sent before a new
-connection is opened, and after a failure the address is not tried again before the next `send`.
+A slow address does not delay requests to other addresses. Opening a connection waits; requests that are submitted by
+then are sent first, and an address that failed is not tried again before the next `send`.
 """
 
 from __future__ import annotations

@@ -152,7 +152,10 @@ class ThreadedConnection:
     def submit(
         self, code: int, fields: dict[str, str] | None = None, body: bytes = b"", deadline: Deadline | None = None
     ) -> Future[Command]:
-        """Send a request; return a future that gets the response, or an error at the deadline or before."""
+        """Send a request; return a future that gets the response, or an error at the deadline or before.
+
+        Wait while too many bytes are unsent; raise `RequestTimeout` if that lasts until the deadline.
+        """
         return self._submit(code, fields, body, deadline or self.settings.request_deadline())[1]
 
     def call(
@@ -201,7 +204,7 @@ class ThreadedConnection:
     def _filling_outbox(self, code: int, deadline: Deadline) -> Iterator[Channel]:
         """Yield the channel for putting frames into the outbox, with the lock held; then send the bytes.
 
-        If another thread is sending already, that thread sends these bytes, too.
+        If another thread is sending already, the reader's thread sends these bytes afterwards.
         """
         with self._lock:
             self._wait_for_room(code, deadline)

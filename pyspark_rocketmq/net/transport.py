@@ -1,6 +1,6 @@
 """Open, use and close one TCP or TLS stream.
 
-This is the only module that opens sockets, and the only place where errors of the operating system become errors of
+This is the only module that opens streams, and the only place where errors of the operating system become errors of
 this library.
 
 After connecting, no operation waits: `send` and `receive_into` move the bytes that can be moved now, and `wait_ready`

@@ -32,7 +32,10 @@ QueueBoundsMap = Mapping[MessageQueue, QueueBounds]
 
 
 class OffsetSource(Protocol):
-    """A source of offsets: brokers, or a local file for committed positions; each method raises on failure."""
+    """A source of offsets: brokers, or a local file for committed positions; methods raise on failure.
+
+    Only `fetch_first_readable` may return the minimum offsets instead.
+    """
 
     def fetch_bounds(self, queues: Collection[MessageQueue]) -> QueueBoundsMap:
         """Return the bounds of each queue."""

@@ -88,7 +88,7 @@ class Cursor:
         return lowest
 
     def first_waiting(self) -> int | None:
-        """Return the start of the first waiting response that holds wanted messages."""
+        """Return the offset of the first waiting response with records before the range's end; None without one."""
         return next((each.offset for each in self.waiting.entries() if _holds_wanted(each.item)), None)
 
     def allowance(self, limits: FlowLimits, most: int) -> int:

@@ -194,7 +194,7 @@ class Window:
         return 1
 
     def _reach(self, reader: QueueReader, choose: Callable[[], BrokerEndpoint | None]) -> BrokerEndpoint | None:
-        """Return the broker process that `choose` returns, or None if it has no connection yet.
+        """Connect to the broker process that `choose` returns, and return it; None if it is not to be asked now.
 
         If the route or the connection fails, the reader handles the error, and None is returned.
         """
@@ -208,7 +208,7 @@ class Window:
     # --- outcomes ----------------------------------------------------------------------------------------------------
 
     def drain(self, until: float) -> dict[QueueReader, bool]:
-        """Wait for outcomes until a moment of the clock; return {reader: whether its range advanced}.
+        """Wait for outcomes until a moment of the clock; return {reader: whether it made progress}.
 
         The dict holds only readers that got outcomes. It is empty if a reader's pause ended or the moment came first.
         """

@@ -217,7 +217,7 @@ class ProcessQueue(Generic[_E]):
             return find_exceeded(self.message_count, self.body_bytes, span, limits, expected)
 
     def is_lock_expired(self, max_live_s: float = 30.0) -> bool:
-        """Return whether the broker's lock has expired, because it was not renewed."""
+        """Return whether the lock was last renewed before `max_live_s`, so that this client must not rely on it."""
         return self._clock() - self.last_lock_s > max_live_s
 
     def is_pull_expired(self, max_idle_s: float = 120.0) -> bool:

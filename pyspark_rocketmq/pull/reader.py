@@ -81,20 +81,23 @@ class QueueReader:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the blocks of the whole range are returned or ready, and all are confirmed or reported as lost."""
-        return self.cursor.is_finished and self._is_confirmed
+        """Whether the blocks of the whole range are returned or ready, and no response awaits a probe.
+
+        `unconfirmed` may still have ranges for a recount.
+        """
+        return self.cursor.is_finished and self._awaits_no_probe
 
     @property
     def has_more_to_pull(self) -> bool:
         """Whether offsets are still to be requested, or the probe at the end of the range is still to be answered."""
-        return self.cursor.has_more_to_pull or (self._is_all_answered and not self._is_confirmed)
+        return self.cursor.has_more_to_pull or (self._is_all_answered and not self._awaits_no_probe)
 
     @property
     def _is_all_answered(self) -> bool:
         return not self.cursor.has_more_to_pull and not self.cursor.in_flight_count
 
     @property
-    def _is_confirmed(self) -> bool:
+    def _awaits_no_probe(self) -> bool:
         return self._witness is None or self._witness.is_settled
 
     @property
@@ -178,7 +181,7 @@ class QueueReader:
         return self.cursor.take()
 
     def accept(self, request: PullRequest, endpoint: BrokerEndpoint, outcome: PullOutcome, now: float) -> bool:
-        """Accept the outcome of a pull or a probe; return whether the range advanced."""
+        """Accept the outcome of a pull or a probe; return whether the range advanced, or a probe was judged."""
         if type(request) is Probe:
             return self._accept_probe(request, endpoint, outcome, now)
         self._suggested_id = outcome.suggested_broker_id

@@ -63,7 +63,7 @@ class Recheck:
     def read_again(self, block: Block) -> Iterator[Block]:
         """Read the wanted range of a short block again from the master, and yield the blocks that it returns.
 
-        Messages that the master lacks, too, are reported to the policy. If the topic is compacted, yield the short
+        If the broker has no master, the block itself is used. Messages that are missing are reported to the policy. If the topic is compacted, yield the short
         block itself, after a probe has confirmed that retention has not deleted its first messages.
         """
         if block.covered and self._is_compacted(block.wanted.queue):
@@ -121,10 +121,11 @@ class Recheck:
         return bool(self._brokers.compacted.is_compacted(queue.topic, queue.broker_name))
 
     def _confirm_front(self, block: Block) -> None:
-        """Probe the first wanted offset of a block, to confirm that retention has not deleted messages from there on.
+        """Probe the start of a block's range at its master, until it is confirmed or reported to the policy as lost.
 
-        Return at once if an equal or lower offset has been probed. That suffices: once a topic is known to be
-        compacted, its responses are not counted any more, so all blocks to confirm here came before the first probe.
+        If the front is open, the offset of the block's first record is probed instead, if the block has one. Nothing
+        is done if a block with the same or a lower start was handled before: only counted responses come here, and
+        none is counted after the topic is known to be compacted, which is before the first probe.
         """
         queue, start, end, is_open = block.wanted
         if start < self._confirmed_from.get(queue, math.inf):

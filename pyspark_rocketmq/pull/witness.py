@@ -266,11 +266,9 @@ class Witness:
         Return how long the queue is to pause, in seconds.
         """
         process = self._processes.get(probe.endpoint)
-        if process is None:
+        if process is None or process.probed is None:
             return 0.0  # `give_up` has reported these offsets already.
-        interval = process.probed
-        assert interval is not None, "an outcome of no probe"
-        pause_s = self._judge_interval(probe.endpoint, process, interval, outcome)
+        pause_s = self._judge_interval(probe.endpoint, process, process.probed, outcome)
         process.probed = None
         return pause_s
 
@@ -293,7 +291,7 @@ class Witness:
     ) -> float:
         """Handle a probe that did not find its message; return how long the queue is to pause, in seconds.
 
-        If the topic is not compacted, report a loss. If it is, probe again up to ten times; then report a loss only if
+        If the topic is not compacted, or if that is unknown, report a loss. If it is, probe again up to ten times; then report a loss only if
         the queue's minimum offset has passed the interval's first offset, because compaction leaves gaps, too.
         """
         compacted = self._brokers.compacted.is_compacted(self._queue.topic, self._queue.broker_name)

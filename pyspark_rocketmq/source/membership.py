@@ -45,7 +45,7 @@ from .rhythm import PlannerRhythm
 __all__ = ["QueryMember"]
 
 _CLOSING_S = 1.0
-_LEAST_ROUTE_S = 1.0
+_LEAST_ROUTE_S, _MOST_ROUTE_S = 1.0, 86_400.0
 _log = logging.getLogger(__name__)
 
 
@@ -279,6 +279,6 @@ def _member_settings(options: ReaderOptions, share: ShareSettings) -> MemberSett
         rhythm=Rhythm(
             heartbeat_s=share.heartbeat_s,
             rebalance_s=share.rebalance_s,
-            route_s=max(_LEAST_ROUTE_S, options.cluster.route_max_age_s),
+            route_s=min(_MOST_ROUTE_S, max(_LEAST_ROUTE_S, options.cluster.route_max_age_s)),
         ),
     )

@@ -149,8 +149,10 @@ class Planner:
 
     def finish(self, timeout_s: float) -> None:
         """End the query: try for `timeout_s` to commit what is acknowledged; the next run commits what remains."""
-        _log.info("%s", self.status())
-        self.role.close(timeout_s)
+        try:
+            self.role.close(timeout_s)
+        finally:
+            _log.info("%s", self.status())
 
     # --- reports -----------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class TaskReport:
     ranges: int
     rows: int = 0
     pulls: int = 0
-    """The number of responses with records."""
+    """The number of responses handed to the decoder, without those that were read again."""
     byte_count: int = 0
     """The number of bytes of stored records in these responses."""
     waited_s: float = 0.0
@@ -58,13 +58,15 @@ class PlannerStatus:
     role: str
     """`solo`, or `member` of its group."""
     queues: int
-    """The number of queues that the query reads now."""
+    """The number of queues that the query reads now and in which it has a position."""
+    without_position: int
+    """The number of queues that wait for their first position: for a lock, their last owner, or their master."""
     position: int
-    """The sum of the next offsets of these queues, after the planned batch."""
+    """The sum of the next offsets of `queues`, after the planned batch."""
     end: int
-    """The sum of the ends of these queues."""
+    """The sum of the ends of `queues`, as brokers reported them last."""
     lag: int
-    """The number of offsets from the positions to the ends of these queues."""
+    """The number of offsets between the two; queues that are missing from the route are left out."""
     most_behind: Mapping[str, int]
     """The lag of the queues with the largest lag, at most three."""
     group: str | None
@@ -87,14 +89,16 @@ class PlannerStatus:
 
 def measure_lag(positions: Positions, ends: Positions) -> dict[str, Any]:
     """Return the fields of a `PlannerStatus` that tell positions, ends and lag of the queues."""
-    lags = {queue: max(0, end - positions.get(queue, end)) for queue, end in ends.items()}
+    known = {queue: end for queue, end in ends.items() if queue in positions}
+    lags = {queue: max(0, end - positions[queue]) for queue, end in known.items()}
     behind = nlargest(
         _MOST_QUEUES, (queue for queue, lag in lags.items() if lag), key=lambda queue: (lags[queue], queue)
     )
     return {
-        "queues": len(ends),
-        "position": sum(positions.get(queue, end) for queue, end in ends.items()),
-        "end": sum(ends.values()),
+        "queues": len(known),
+        "without_position": len(ends) - len(known),
+        "position": sum(positions[queue] for queue in known),
+        "end": sum(known.values()),
         "lag": sum(lags.values()),
         "most_behind": {_shorten(queue): lags[queue] for queue in behind},
     }

@@ -7,8 +7,8 @@ while it commits and releases locks.
 An exception that a signal raises can leave a lock held for ever: the standard library takes some of its locks in
 Python. So the exception is raised between two calls of Spark, while no code of this library runs. A running call may
 return first. After `grace_s` the call is interrupted, but only at a moment when its thread waits, or runs code of this
-library, whose `with` statements are safe. If no such moment comes, or `stop` does not return, the system ends the
-process `exit_s` later.
+library, whose `with` statements are safe. If no such moment comes within `exit_s`, or if `stop` does not return within
+`exit_s`, the system ends the process.
 
 A driver that is killed sends no signal, and a waiting call does not notice. So the process checks every second whether
 its parent still lives; if not, it sends itself SIGTERM.

@@ -26,7 +26,7 @@ from .frame import MIN_FRAME_BYTES, PREFIX_BYTES, join_frame, read_sized, split_
 CLIENT_VERSION = 409
 """Release that this client reports, 4.9.8.
 
-Brokers then send routes as standard JSON, and no GO_AWAY response at a graceful shutdown.
+Name servers then send routes as standard JSON, and brokers no GO_AWAY response at a graceful shutdown.
 """
 
 MOST_HEADER_BYTES = 1024 * 1024

@@ -10,6 +10,7 @@ import pytest
 from pyspark_rocketmq.cluster.links import BURST, Addressed, InlineLinks, Links, SharedLinks, within
 from pyspark_rocketmq.errors import ConnectError, ConnectionLost, RequestTimeout
 from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.net.connection import Connection
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.net.pool import ConnectionPool, SharedPool
 from pyspark_rocketmq.net.settings import NetSettings
@@ -105,6 +106,30 @@ def test_telling_waits_for_no_answer(links: Links, start_peer: StartPeer) -> Non
     links.tell(*asks(peer.address, b"x")[0])
     until(lambda: heard)
     assert heard[0].is_oneway and bytes(heard[0].body) == b"x"
+
+
+def test_a_connection_is_lent_until_a_one_way_request_is_sent(start_peer: StartPeer) -> None:
+    """A one-way request is sent before its connection returns to the pool, where another thread may take it."""
+    arrived = threading.Event()
+
+    def note(talk: Talk) -> None:
+        talk.read()
+        arrived.set()
+
+    class RecordingPool(ConnectionPool):
+        """A pool that records whether the request has arrived when its connection returns."""
+
+        was_sent = False
+
+        def give_back(self, connection: Connection) -> None:
+            """Wait a moment for the request, and take the connection back."""
+            self.was_sent = arrived.wait(5.0)
+            super().give_back(connection)
+
+    pool = RecordingPool(SETTINGS)
+    InlineLinks(pool).tell(*asks(start_peer(note).address, b"x")[0])
+    pool.close_all()
+    assert pool.was_sent
 
 
 def test_a_step_ends_with_the_whole_at_the_latest() -> None:

@@ -15,7 +15,8 @@ CREDENTIALS_FILE = Option(
     "SBWH",
     PATH,
     meaning="A file, on driver and executors, with lines `accessKey=…` or `accessKey: …`, and so for "
-    "`secretKey` and `securityToken`. It is read again whenever it changes; its contents never leave the machine.",
+    "`secretKey` and `securityToken`. It is read again whenever it changes, and never travels with the job; the secret "
+    "key is never sent.",
 )
 NAMESPACE = Option(
     "namespace",
