@@ -46,7 +46,7 @@ class PlannerRhythm:
     lock_warning_s: float = 30.0
     """Interval between warnings about missing locks."""
     claim_timeout_s: float = 60.0
-    """Timeout of a query that waits for group claims; a stopped query may keep them for `grace_s` and twice `exit_s`."""
+    """Timeout of a query that waits for group claims; a stopped one may keep them for `grace_s` and twice `exit_s`."""
     claim_retry_s: float = 0.2
     flush_s: float = 10.0
     """Timeout of the last commit at the end of a query; Spark does not wait for it."""
@@ -54,7 +54,7 @@ class PlannerRhythm:
     """Time in which a call of Spark may still return after SIGTERM."""
     grace_check_s: float = 0.05
     exit_s: float = 25.0
-    """Time for a safe moment to interrupt a call after SIGTERM, and again for `stop`; then the system ends the process."""
+    """Time for a safe moment to interrupt a call after SIGTERM, and again for `stop`; then the process is ended."""
     driver_check_s: float = 1.0
     """Interval between checks whether the driver lives."""
 
