@@ -123,7 +123,7 @@ class PullOffsetMoved(BrokerError):
 
 
 class QueryNotFound(BrokerError):
-    """What the request asks for does not exist: a message, a position, or a value of a name server."""
+    """No message, position or value exists under what the request asks for."""
 
     code = "BROKER_QUERY_NOT_FOUND"
     response_code = 22

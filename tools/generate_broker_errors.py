@@ -57,9 +57,7 @@ LEAVES = {
         "The pull found no message: none matched the filter, or they are being deleted.", retriable=True
     ),
     R.PULL_OFFSET_MOVED: Leaf("The offset lies outside the queue, or was reset."),
-    R.QUERY_NOT_FOUND: Leaf(
-        "What the request asks for does not exist: a message, a position, or a value of a name server."
-    ),
+    R.QUERY_NOT_FOUND: Leaf("No message, position or value exists under what the request asks for."),
     R.SUBSCRIPTION_PARSE_FAILED: Leaf("The filter expression cannot be read.", "correct the expression"),
     R.SUBSCRIPTION_NOT_EXIST: Leaf(
         "The broker does not know the group's subscription.",

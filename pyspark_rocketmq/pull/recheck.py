@@ -63,8 +63,9 @@ class Recheck:
     def read_again(self, block: Block) -> Iterator[Block]:
         """Read the wanted range of a short block again from the master, and yield the blocks that it returns.
 
-        If the broker has no master, the block itself is used. Messages that are missing are reported to the policy. If the topic is compacted, yield the short
-        block itself, after a probe has confirmed that retention has not deleted its first messages.
+        If the broker has no master, the block itself is used. Messages that are missing are reported to the policy. If
+        the topic is compacted, yield the short block itself, after a probe has confirmed that retention has not deleted
+        its first messages.
         """
         if block.covered and self._is_compacted(block.wanted.queue):
             self._confirm_front(block)

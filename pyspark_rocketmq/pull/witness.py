@@ -291,8 +291,9 @@ class Witness:
     ) -> float:
         """Handle a probe that did not find its message; return how long the queue is to pause, in seconds.
 
-        If the topic is not compacted, or if that is unknown, report a loss. If it is, probe again up to ten times; then report a loss only if
-        the queue's minimum offset has passed the interval's first offset, because compaction leaves gaps, too.
+        If the topic is not compacted, or if that is unknown, report a loss. If it is, probe again up to ten times; then
+        report a loss only if the queue's minimum offset has passed the interval's first offset, because compaction
+        leaves gaps, too.
         """
         compacted = self._brokers.compacted.is_compacted(self._queue.topic, self._queue.broker_name)
         if not compacted:
