@@ -212,11 +212,17 @@ def _hold(
 ) -> None:
     """Hold the pull until a message arrives or its time is up.
 
-    When it runs again, it responds in any case and commits nothing.
+    When it runs again, it responds in any case and commits nothing. As in a broker, its filter decides which messages
+    end its wait, but the group's subscription of that moment decides which messages are returned.
     """
 
     def run() -> None:
-        found = _read(broker, header, message_filter)
+        try:
+            current = _filter(broker, header)
+        except Refusal as refusal:
+            request.reply(refusal.response)
+            return
+        found = _read(broker, header, current)
         broker.offsets.record_pull(header.consumer_group, header.topic, header.queue_id, found.next_begin_offset)
         request.reply(_response(broker, header, found, group, topic))
 

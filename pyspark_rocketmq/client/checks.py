@@ -64,9 +64,14 @@ def check_topic(topic: str, name: str = "topic") -> None:
         raise OptionError(name, topic, "not a topic's name", advice=advice)
 
 
-def check_range(name: str, value: float | None, least: float, most: float, *, whole: bool = True) -> None:
-    """Raise `OptionError` unless the value is None or a number from `least` to `most`; `whole` demands an integer."""
-    if value is None:
+def check_range(
+    name: str, value: float | None, least: float, most: float, *, whole: bool = True, optional: bool = False
+) -> None:
+    """Raise `OptionError` unless the value is a number from `least` to `most`, or None if it is `optional`.
+
+    `whole` demands an integer.
+    """
+    if value is None and optional:
         return
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
         advice = "give a whole number" if whole else "give a number"

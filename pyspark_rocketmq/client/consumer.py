@@ -57,10 +57,13 @@ class Consumer(Running):
         All members of the group must do the same. If a broker refuses the filter, that is raised and nothing changes.
         """
         check_topic(topic)
+        if topic == retry_topic(self._member.settings.group):
+            what, advice = "the group's own retry topic", "leave it out: its messages are consumed without a filter"
+            raise OptionError("topic", topic, what, advice=advice)
         self._member.subscribe(topic, to_subscription("wanted", wanted))
 
     def unsubscribe(self, topic: str) -> None:
-        """Stop consuming a topic while running; its queues are given up within about two seconds."""
+        """Stop consuming a topic while running; unless paused, give up its queues within about two seconds."""
         check_topic(topic)
         if topic == retry_topic(self._member.settings.group) or not self._member.membership.subscription(topic):
             raise OptionError("topic", topic, "not subscribed to", advice="subscribe to it first")

@@ -124,9 +124,8 @@ class Membership:
 
     def subscribe(self, topic: str, wanted: Subscription) -> None:
         """Add a topic, or replace its subscription."""
-        subscription = self._build(topic, wanted, self._clock.wall_ms())
         with self._lock:
-            self._subscriptions[topic] = subscription
+            self._subscriptions[topic] = self._build(topic, wanted, self._next_version(self._subscriptions.get(topic)))
 
     def unsubscribe(self, topic: str) -> None:
         """Remove a topic and its subscription."""
@@ -147,7 +146,11 @@ class Membership:
         """Give a topic's subscription a newer version, because brokers ignore a change without one."""
         with self._lock:
             if known := self._subscriptions.get(topic):
-                self._subscriptions[topic] = replace(known, sub_version=self._clock.wall_ms())
+                self._subscriptions[topic] = replace(known, sub_version=self._next_version(known))
+
+    def _next_version(self, known: SubscriptionData | None) -> int:
+        """Return the time as a version, but one above the known version at least, even if the clock was set back."""
+        return max(self._clock.wall_ms(), known.sub_version + 1 if known else 0)
 
     def leave(self) -> None:
         """Unregister from the group at every broker process."""

@@ -139,6 +139,7 @@ class PullConsumer(Consumer):
 
     def seek_to_time(self, queue: MessageQueue, time_ms: int) -> None:
         """Read a queue from the first message that was stored at `time_ms` or later."""
+        check_range("time_ms", time_ms, 0, 2**63 - 1)
         self.seek(queue, self._member.cluster.offsets.fetch_first_since({queue: time_ms})[queue])
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
@@ -176,6 +177,8 @@ class PullConsumer(Consumer):
 
         By default queues that the consumer has lost are left out: their new owner commits. Raise if a broker refuses.
         """
+        for queue, offset in (offsets or {}).items():
+            check_range(f"offsets[{queue}]", offset, 0, 2**63 - 1)
         if done := self._buffer.done() if offsets is None else dict(offsets):
             self._member.store.write(done)
 

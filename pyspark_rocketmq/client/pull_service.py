@@ -300,13 +300,15 @@ class PullService:
     ) -> MessageBatch | None:
         """Return a response's messages whose tags match; None if there are none.
 
-        Brokers compare only hashes of tags, and different tags, such as "Aa" and "BB", may have the same hash.
+        Brokers compare only hashes of tags, and different tags, such as "Aa" and "BB", may have the same hash. A pull
+        that waited at the broker while the subscription changed was answered by either of the two subscriptions.
         """
         pulled = Pulled(assigned.queue, outcome.body, outcome.min_offset, outcome.max_offset, self._unwrap)
-        batch = read_batch(pulled, offset)
-        if batch is None or not subscription.tags_set:
+        batch, now = read_batch(pulled, offset), self._subscription_of(assigned.queue.topic) or subscription
+        if batch is None or not (subscription.tags_set and now.tags_set):
             return batch
-        wanted = [message for message in batch if message.tags in subscription.tags_set]
+        tags = subscription.tags_set if now is subscription else {*subscription.tags_set, *now.tags_set}
+        wanted = [message for message in batch if message.tags in tags]
         return MessageBatch.of(wanted) if wanted else None
 
     def _retry_refused(self, assigned: Assigned, endpoint: BrokerEndpoint, error: RocketMQError) -> None:

@@ -61,7 +61,7 @@ class Serves(Protocol):
 
 
 class MemberRequests:
-    """Serves requests of brokers in the threads that read the connections."""
+    """Serves requests of brokers in the thread of each connection that serves the broker's requests."""
 
     def __init__(self, member: Serves, namespace: Namespace, clock: Clock) -> None:
         self._member = member

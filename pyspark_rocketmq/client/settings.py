@@ -142,11 +142,11 @@ class MemberSettings:
         check_range("limits.message_count", self.limits.message_count, 1, 65535)
         check_range("limits.body_mib", self.limits.body_mib, 1, 1024)
         check_range("limits.span", self.limits.span, 1, 65535)
-        check_range("topic_message_count", self.topic_message_count, 1, 6553500)
-        check_range("topic_body_mib", self.topic_body_mib, 1, 102400)
+        check_range("topic_message_count", self.topic_message_count, 1, 6553500, optional=True)
+        check_range("topic_body_mib", self.topic_body_mib, 1, 102400, optional=True)
         check_range("pull_batch_size", self.pull_batch_size, 1, 1024)
         check_range("pull_interval_s", self.pull_interval_s, 0, 65.535, whole=False)
-        check_range("consume_timestamp_ms", self.consume_timestamp_ms, 0, 2**63 - 1)
+        check_range("consume_timestamp_ms", self.consume_timestamp_ms, 0, 2**63 - 1, optional=True)
 
     def _convert(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from broker_stub.long_polling import CHECK_INTERVAL_MS
 from pyspark_rocketmq.client import Subscription
 from pyspark_rocketmq.errors import LocalProtocolError, OptionError, RocketMQError
 from pyspark_rocketmq.model import retry_topic
@@ -19,6 +20,12 @@ def _topics(group: Group) -> set[str]:
     """Return the topics that brokers have as subscriptions of the group."""
     [seen] = group.cluster().groups.fetch_consumer_connections(GROUP, TOPIC).values()
     return set(seen.subscription_table)
+
+
+def _expression(group: Group) -> str:
+    """Return the expression that brokers have for the group's subscription of the topic."""
+    [seen] = group.cluster().groups.fetch_consumer_connections(GROUP, TOPIC).values()
+    return seen.subscription_table[TOPIC].sub_string
 
 
 @pytest.fixture
@@ -91,6 +98,29 @@ def test_subscribing_again_changes_the_expression(two_topics: Group) -> None:
 
     log.wait_for(2)
     assert log.bodies == [b"first", b"second"]
+
+
+def test_a_held_pull_loses_no_message_of_the_new_expression(two_topics: Group) -> None:
+    """If the broker answers a pull that it held with the new subscription, the messages reach the listener."""
+    log = Log()
+    consumer = two_topics.concurrent(log, tags="a")
+    two_topics.put("first", tags="a", queue_id=0)
+    log.wait_for(1)
+    consumer.subscribe(TOPIC, "b")
+    until(lambda: _expression(two_topics) == "b")
+    two_topics.put("second", tags="b", queue_id=0)
+    two_topics.stub.clock.advance(CHECK_INTERVAL_MS)
+
+    log.wait_for(2)
+    assert log.bodies == [b"first", b"second"]
+
+
+def test_the_groups_own_retry_topic_is_refused(two_topics: Group) -> None:
+    """If a consumer subscribes to its group's retry topic, whose messages no filter may drop, `subscribe` raises."""
+    consumer = two_topics.concurrent(Log())
+    with pytest.raises(OptionError) as refused:
+        consumer.subscribe(retry_topic(GROUP), "paid")
+    assert refused.value.option == "topic"
 
 
 def test_a_pull_consumer_subscribes_as_well(two_topics: Group) -> None:
