@@ -13,9 +13,9 @@ next round comes after one second at first, and then after growing pauses of up 
 from __future__ import annotations
 
 import logging
-import random
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from random import Random
 from typing import NamedTuple
 
 from ..allocation.strategy import AllocateStrategy
@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 
 QueueListener = Callable[[str, Collection[MessageQueue], Collection[MessageQueue]], object]
 """Called with a topic, all its queues, and this member's queues of it, after the member has taken or lost queues."""
+_random = Random()
+"""Numbers of our own, so that a seeded module `random` is left alone."""
 
 
 class TopicAssignment(NamedTuple):
@@ -235,7 +237,7 @@ class Rebalancer:
         if len(free) < len(missing):
             self._wake_later(_AFTER_REFUSED_LOCK_S)
         # Random order, so that one slow broker does not delay the same other queues in every round.
-        taken = [self._handover.take(queue, unreachable) for queue in random.sample(free, len(free))]
+        taken = [self._handover.take(queue, unreachable) for queue in _random.sample(free, len(free))]
         return [assigned for assigned in taken if assigned]
 
 

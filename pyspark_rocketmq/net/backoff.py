@@ -6,10 +6,13 @@ retry at the same time.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from random import Random
+
+_random = Random()
+"""Numbers of our own: programs that seed the module `random` get the same numbers with and without this library."""
 
 
 class Jitter(Enum):
@@ -27,7 +30,7 @@ class Backoff:
     longest_s: float = 10.0
     jitter: Jitter = Jitter.EQUAL
 
-    def delay_s(self, attempt: int, chance: Callable[[], float] = random.random) -> float:
+    def delay_s(self, attempt: int, chance: Callable[[], float] = _random.random) -> float:
         """Return the delay after a failed attempt, in seconds.
 
         Attempts are counted from 0; `chance` returns a random number in [0, 1).
