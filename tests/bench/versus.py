@@ -26,6 +26,7 @@ from tests.bench.bench_settings import LARGE, MESSAGES, ROOT, ROUNDS, SINGLE, SL
 from tests.bench.contenders import ARROW_GROWN, ARROW_NO_MAP, ENGINE, TASKS
 from tests.bench.idle_machine import wait_until_idle
 from tests.bench.rounds import Run
+from tests.bench.versus_decoder import NO_MAP
 from tests.bench.worker_processes import WorkerProcess, on_one_core
 from tests.real.artefacts import DEFAULT_VERSION
 
@@ -34,7 +35,6 @@ SIDES = (OLD, AGAIN, NEW)
 TRIGGERS = 25
 PAGE = ROOT / "build" / "benchmarks" / "versus.md"
 RECORDED = 65_536
-_NO_MAP = "no map"
 
 Measure = Callable[[str], float]
 """A function that measures one side (old, old again, or new); a larger value is better."""
@@ -78,18 +78,16 @@ def single(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator
 
 
 def decoder(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[Row]:
-    """Compare decoding stored responses; yield a row each. Each side decodes a file in its own format."""
+    """Compare decoding stored responses; yield a row each. All sides decode the same file, driven alike."""
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     for size in (1024, 100):
-        shape = Shape(8, size, RECORDED)
-        files = {side: str(PAGE.with_name(f"versus-{size}-{side}")) for side in (OLD, NEW)}
-        with _workers(bench_broker, {side: checkouts[side] for side in files}) as workers:
-            for side, file in files.items():
-                workers[side].drain("dump", topic=bench_broker.topic(shape), count=shape.messages, file=file)
-        files[AGAIN] = files[OLD]
-        with on_one_core(), _workers(bench_broker, checkouts) as workers:
-            for columns in ("all properties", "default", _NO_MAP):
-                yield _compare(f"decoder, {size} B, {columns}", partial(_decode_rate, workers, files, columns))
+        shape, file = Shape(8, size, RECORDED), str(PAGE.with_name(f"versus-{size}"))
+        with _workers(bench_broker, {NEW: checkouts[NEW]}) as workers:
+            workers[NEW].drain("dump", topic=bench_broker.topic(shape), count=shape.messages, file=file)
+        with on_one_core(), _decoders(checkouts) as decoders:
+            for columns in ("all properties", "default", NO_MAP):
+                parameters = {"file": file, "count": divide_messages(MESSAGES, 2), "columns": columns}
+                yield _compare(f"decoder, {size} B, {columns}", _drain_rate(decoders, "decode", parameters))
 
 
 def push(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[Row]:
@@ -131,11 +129,6 @@ def _drain_rate(workers: Mapping[str, WorkerProcess], task: str, parameters: Map
     return rate
 
 
-def _decode_rate(workers: Mapping[str, WorkerProcess], files: Mapping[str, str], columns: str, side: str) -> float:
-    run: Run = workers[side].drain("decode", file=files[side], count=divide_messages(MESSAGES, 2), columns=columns)
-    return run.messages / run.seconds
-
-
 def _inverse_ms(drivers: Mapping[str, WorkerProcess], task: str, parameters: Mapping[str, object], side: str) -> float:
     return 1 / float(drivers[side].ask(task, **parameters)["ms"])
 
@@ -161,6 +154,14 @@ def _median_ratio(values: Sequence[float], base: Sequence[float]) -> float:
 def _workers(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[dict[str, WorkerProcess]]:
     """Start the worker of each side, which runs tasks without Spark; yield {side: process}."""
     command = [sys.executable, "-m", "tests.bench.worker", bench_broker.name_server]
+    with _side_processes(checkouts, command) as processes:
+        yield processes
+
+
+@contextmanager
+def _decoders(checkouts: Mapping[str, Path]) -> Iterator[dict[str, WorkerProcess]]:
+    """Start a decoder of each side, which runs this checkout's versus_decoder.py; yield {side: process}."""
+    command = [sys.executable, str(Path(__file__).with_name("versus_decoder.py"))]
     with _side_processes(checkouts, command) as processes:
         yield processes
 
