@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ..decode.columns import COLUMNS, Layout, default_columns
 from .conflicts import RULES
 from .option import USES, Option, Section
 from .refused import REFUSED, TRANSLATED
@@ -42,7 +43,8 @@ Errors open with a code: `OPTION_VALUE`, `OPTION_MISSING`, `OPTION_CONFLICT`, `O
 def render_page() -> str:
     """Return the whole page in Markdown."""
     sections = [_render_section(each) for each in SECTIONS if each is not planned.SECTION]
-    return "\n".join([_HEAD, _render_uses(), *sections, _render_rules(), _render_planned(), _render_refused()])
+    parts = [_render_uses(), *sections, _render_columns(), _render_rules(), _render_planned(), _render_refused()]
+    return "\n".join([_HEAD, *parts])
 
 
 def _render_uses() -> str:
@@ -63,6 +65,25 @@ def _describe(option: Option[Any]) -> tuple[str, ...]:
 
 def _name(option: Option[Any]) -> str:
     return f"`{option.name}`{'°' if option.native else ''}"
+
+
+def _render_columns() -> str:
+    """Return the table of all columns, with the layouts that have them by default."""
+    head = """## Columns
+
+The option `columns` takes any of these. *Default in* names the layouts that have a column if `columns` is not given;
+`headers` is in `kafka` only with `includeHeaders`. `properties` is a STRING with `propertiesFormat=json`.
+
+"""
+    rows = (
+        (f"`{name}`", f"`{column.type.value}`", "yes" if column.nullable else "no", ", ".join(_layouts_with(name)))
+        for name, column in COLUMNS.items()
+    )
+    return head + _table(("Column", "Type", "Nullable", "Default in"), rows)
+
+
+def _layouts_with(column: str) -> list[str]:
+    return [f"`{layout.value}`" for layout in Layout if column in default_columns(layout, include_headers=True)]
 
 
 def _render_rules() -> str:

@@ -13,8 +13,10 @@ from ..errors import OptionError
 
 __all__ = ["REFUSED", "find_refusal"]
 
+_NO_SINK = "leave it out: writing to topics is not built"
+
 REFUSED: dict[tuple[str, ...], str] = {
-    ("path",): "use subscribe to read topics; with topic a sink says where to write",
+    ("path",): "use subscribe to read topics",
     ("consumer.offset.reset.to", "kafka.auto.offset.reset", "start.mode"): "use startingOffsets",
     ("autoCommit", "kafka.enable.auto.commit", "commit.on.checkpoint", "offsetStore"): "use commitOffsets",
     ("consumeMessageBatchMaxSize",): "use arrowBatchSize; for rows per micro-batch maxOffsetsPerTrigger",
@@ -33,9 +35,9 @@ REFUSED: dict[tuple[str, ...], str] = {
     ("unlockDelayTimeMills",): "use lockMaxLiveTime",
     ("messageDelayLevel", "retryMaxTimes", "retryQueueNums", "flushConsumerOffsetInterval", "rocketmq.broker.*"): "it "
     "is a setting of the broker, set it there",
-    ("backPressureForAsyncSendNum",): "use maxInFlight",
-    ("retryTimesWhenSendAsyncFailed",): "use retryTimesWhenSendFailed",
-    ("batchMaxBytes", "batchMaxDelayMs", "autoBatch"): "use sendBatchSize",
+    ("backPressureForAsyncSendNum",): _NO_SINK,
+    ("retryTimesWhenSendAsyncFailed",): _NO_SINK,
+    ("batchMaxBytes", "batchMaxDelayMs", "autoBatch"): _NO_SINK,
     ("postSubscriptionWhenPull",): "leave it out: it is always on here",
     ("pullBatchSizeInBytes",): "leave it out: no broker reads it",
     (
@@ -73,7 +75,7 @@ REFUSED: dict[tuple[str, ...], str] = {
         "secret.key",
         "acl.enabled",
     ): "use accessKey and secretKey (setting them turns ACL on) or credentialsFile",
-    ("rocketmq.client.endpoints",): "use nameServer for a name server, endpoints for gRPC",
+    ("rocketmq.client.endpoints",): "use nameServer",
 }
 """The refused names, also refused with `rocketmq.` before them, and the advice for each; `*` stands for any ending."""
 

@@ -1,6 +1,6 @@
 """Commit finished work for a query that is alone in its group.
 
-The checkpoint alone decides where a query goes on; committed offsets serve lag tools and queries that start with
+The checkpoint alone decides where such a query goes on; committed offsets serve lag tools and queries that start with
 `startingOffsets=group`. For each queue the *next* offset after finished work is committed. Invariants:
 
 - only what Spark has acknowledged is committed;

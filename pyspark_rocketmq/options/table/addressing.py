@@ -83,7 +83,7 @@ INSTANCE_NAME = Option(
     "instanceName",
     "SBWH",
     _CLIENT_NAME,
-    otherwise="`pyspark#<pid>#<ns>`; `DEFAULT` with BROADCASTING",
+    otherwise="`<pid>#<ns>`; `DEFAULT` with BROADCASTING",
     native=True,
     meaning="Part of the client id `<ip>@<instanceName>` of group members, locks and local offset files.",
 )

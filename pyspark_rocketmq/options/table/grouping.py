@@ -46,9 +46,9 @@ COMMIT_OFFSETS = Option(
     "S",
     choice({"none": False, "batch": True}),
     otherwise="`batch` if `consumerGroup` is set (BROADCASTING: if also `localOffsetStoreDir`), else `none`",
-    meaning="Commit the positions of finished batches to the broker. The checkpoint alone decides where a query "
-    "continues. Refused for a group with live members, unless the query is one of them, and on one host for queues "
-    "whose positions another query commits for the group.",
+    meaning="Commit the positions of finished batches to the broker. Except for a member of a group, the checkpoint "
+    "alone decides where a query continues. Refused for a group with live members, unless the query is one of them, "
+    "and on one host for queues whose positions another query commits for the group.",
 )
 COMMIT_INTERVAL = Option(
     "persistConsumerOffsetInterval",
@@ -56,7 +56,8 @@ COMMIT_INTERVAL = Option(
     duration(0, 600_000),
     "0",
     native=True,
-    meaning="Least time between two commits; 0 commits after each finished batch.",
+    meaning="Least time between two commits; 0 commits after each finished batch, for a member of a group at most once "
+    "a second.",
 )
 LOCAL_STORE = Option(
     "localOffsetStoreDir",

@@ -115,7 +115,8 @@ READ_FROM = Option(
     "SB",
     choice({"auto": True, "master": False}),
     "auto",
-    meaning="`auto`: follow the broker's suggestion, and fall back to a replica when the master is gone.",
+    meaning="`auto`: follow the broker's suggestion, and fall back to a replica when the master is gone. `master`: "
+    "never read from a replica.",
 )
 ARROW_BATCH_SIZE = Option(
     "arrowBatchSize", "SB", integer(1, 100_000), "10000", meaning="Rows per record batch; a batch also closes at 8 MiB."

@@ -30,7 +30,8 @@ STARTING_OFFSETS_DEFAULT = Option(
     "SB",
     choice({"error": None, "earliest": Keyword.EARLIEST, "latest": Keyword.LATEST}),
     otherwise="`error`; `earliest` with `shared`",
-    meaning="Start of queues that the JSON leaves out, and of queues without a position of the group.",
+    meaning="Start of queues that the JSON leaves out, and of queues without a position of the group. For a missing "
+    "position brokers 4.9 report 0 while the queue's first message is in their memory; the query then starts at 0.",
 )
 STARTING_TIMESTAMP = Option(
     "startingTimestamp", "SB", TIME, meaning="Start at the first message stored at or after this time."
