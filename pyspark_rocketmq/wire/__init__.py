@@ -19,5 +19,5 @@
 The names are RocketMQ's own. Clients and the stub broker share this code, so recorded frames of real brokers check it.
 
 Received bytes may be damaged or malicious. They are decoded, or an error of `pyspark_rocketmq.errors` says why not; no
-length or reference in them takes more memory than a fixed limit.
+length, reference or compressed body in them makes memory grow beyond a limit.
 """
