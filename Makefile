@@ -48,7 +48,7 @@ test: $(VENV)/.has-test ## test all rooms, the stub broker and Spark; needs noth
 	@echo "==> testing without real brokers"
 	@$(SPARK_ENV) $(PYTEST) -m "not real and not chaos and not slow and not bench" $(TESTS)
 
-test-fast: $(VENV)/.has-test ## test the rooms only, without Java and real brokers
+test-fast: $(VENV)/.has-test ## test everything that needs neither Java nor real brokers
 	@$(PYTEST) -m "not spark and not real and not chaos and not slow and not bench"
 
 # Both halves mostly wait, so `make -j2 test-real` takes little more than half the time.
