@@ -125,6 +125,13 @@ def test_a_query_without_progress_has_no_status() -> None:
     assert planner_status(query) == []
 
 
+def test_queues_without_a_position_do_not_count_as_read() -> None:
+    """A queue that waits for its first position is counted apart, and is in no sum."""
+    status = status_of(**measure_lag({queue_of(0): 5}, {queue_of(0): 12, queue_of(1): 1_000_000}))
+    assert (status.queues, status.without_position) == (1, 1)
+    assert (status.position, status.end, status.lag) == (5, 12, 7)
+
+
 def test_a_status_is_bounded() -> None:
     """A status takes at most 4 KiB of JSON, with ten thousand queues and with names of thousands of characters."""
     queues = [MessageQueue("\u4e00" * 255, "\u4e01" * 5000, number) for number in range(10_000)]
