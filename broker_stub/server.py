@@ -18,6 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from pyspark_rocketmq.errors import (
@@ -218,7 +219,13 @@ class Listener:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         task = self.loop.create_task(self._start(peer))
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(partial(self._end_start, peer))
+
+    def _end_start(self, peer: socket.socket, task: asyncio.Task[Any]) -> None:
+        """Forget a task that ended; one that was cancelled before it began could not close its connection itself."""
+        self.tasks.discard(task)
+        if task.cancelled():
+            peer.close()
 
     async def _start(self, peer: socket.socket) -> None:
         """Start serving an accepted connection; on a port with a certificate the first byte shows whether it is TLS."""
