@@ -8,7 +8,6 @@ the retry topic (`redirect`), as orderly consumers do after their last retry.
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
 
 from pyspark_rocketmq.model import RETRY_PREFIX, dead_letter_topic, retry_topic
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
@@ -20,15 +19,13 @@ from .delayed_messages import DELAY
 from .requests import Refusal
 from .state import Broker
 from .store import InnerMessage
-from .topic_table import WRITABLE
+from .topic_table import WRITABLE, random_queue
 
 FIRST_RETRY_LEVEL = 3
 MAX_TIMES_SINCE_VERSION = 121
 """First client version (3.4.9) that sends the maximum of retries; for older clients the group's maximum applies."""
 
 RETRY_TOPIC, ORIGIN_MESSAGE_ID, WAIT = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "WAIT"
-_random = Random()
-"""Numbers of our own, so that a seeded module `random` is left alone."""
 
 
 def send_back(broker: Broker, header: ConsumerSendMsgBackRequestHeader, client_version: int) -> None:
@@ -61,7 +58,7 @@ def _retry_message(
         message.properties[DELAY] = "0"
         return _as_dead_letter(broker, message, config.group_name)
     message.properties[DELAY] = str(delay_level or FIRST_RETRY_LEVEL + record.reconsume_times)
-    queue_id = _random.randrange(config.retry_queue_nums)
+    queue_id = random_queue(config.retry_queue_nums)
     return replace(message, topic=retry_topic(config.group_name), queue_id=queue_id)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
 
 from pyspark_rocketmq.model import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from pyspark_rocketmq.wire.bodies import TopicConfig
@@ -37,6 +38,9 @@ SYSTEM_TOPICS = FORBIDDEN_TO_SEND | {TEMPLATE_TOPIC, "BenchmarkTest", "CHECKPOIN
 _ILLEGAL = re.compile(r"[^%|a-zA-Z0-9_-]")
 _LONGEST, _LONGEST_OF_GROUP = 127, 255
 
+_random = Random()
+"""Numbers of our own, so that a seeded module `random` is left alone."""
+
 
 def check_name(topic: str, release: Release) -> None:
     """Raise a `Refusal` if the topic's name is illegal."""
@@ -55,6 +59,11 @@ def check_name(topic: str, release: Release) -> None:
 def illegal_code(release: Release) -> ResponseCode:
     """Return the response code with which a release refuses an illegal parameter."""
     return ResponseCode.INVALID_PARAMETER if release.is_5x else ResponseCode.SYSTEM_ERROR
+
+
+def random_queue(queue_count: int) -> int:
+    """Return the id of one of a topic's queues."""
+    return _random.randrange(queue_count)
 
 
 class Topics:

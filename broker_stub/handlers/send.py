@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from random import Random
 
 from pyspark_rocketmq.model import RETRY_PREFIX
 from pyspark_rocketmq.wire.batch import BatchEntry, decode_batch
@@ -28,7 +27,7 @@ from ..requests import HELD, ClientRequest, HandlerResult, Refusal, response
 from ..send_back import redirect, send_back
 from ..state import BROKER_PROPERTIES, REGION, Broker
 from ..store import ENTRY_END, InnerMessage, Stored
-from ..topic_table import FORBIDDEN_TO_SEND, WRITABLE, check_name, illegal_code
+from ..topic_table import FORBIDDEN_TO_SEND, WRITABLE, check_name, illegal_code, random_queue
 
 _JAVA_PREFIX = "java."
 """Beginning of a remark that reports a Java exception; such a refusal has no further header fields."""
@@ -36,8 +35,6 @@ _PUSH_TIMEOUT_MS = 3_000
 _READ_BY_V1 = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
 
 Accept = Callable[[Broker, ClientRequest, SendHeader, TopicConfig], HandlerResult]
-_random = Random()
-"""Numbers of our own, so that a seeded module `random` is left alone."""
 
 
 @handles(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
@@ -143,7 +140,7 @@ def make_message(broker: Broker, request: ClientRequest, header: SendHeader, con
     is_multi_tag = config.topic_filter_type == "MULTI_TAG"
     return InnerMessage(
         topic=header.topic,
-        queue_id=header.queue_id if header.queue_id >= 0 else _random.randrange(config.write_queue_nums),
+        queue_id=header.queue_id if header.queue_id >= 0 else random_queue(config.write_queue_nums),
         body=request.body,
         properties=broker.complete_properties(parse_properties(header.properties or ""), is_batch=bool(header.batch)),
         flag=header.flag,

@@ -39,8 +39,6 @@ _log = logging.getLogger(__name__)
 
 QueueListener = Callable[[str, Collection[MessageQueue], Collection[MessageQueue]], object]
 """Called with a topic, all its queues, and this member's queues of it, after the member has taken or lost queues."""
-_random = Random()
-"""Numbers of our own, so that a seeded module `random` is left alone."""
 
 
 class TopicAssignment(NamedTuple):
@@ -237,7 +235,7 @@ class Rebalancer:
         if len(free) < len(missing):
             self._wake_later(_AFTER_REFUSED_LOCK_S)
         # Random order, so that one slow broker does not delay the same other queues in every round.
-        taken = [self._handover.take(queue, unreachable) for queue in _random.sample(free, len(free))]
+        taken = [self._handover.take(queue, unreachable) for queue in Random().sample(free, len(free))]
         return [assigned for assigned in taken if assigned]
 
 

@@ -34,7 +34,7 @@ from ..errors import RocketMQError, located
 from ..model import MessageQueue, is_light
 from ..net.deadline import Deadline
 from ..wire.commands import PullMessageRequestHeader, PullMessageResponseHeader
-from ..wire.record import decode_record
+from ..wire.record import decode_record, is_at_file_start
 from .broker import Brokers, RoutedRequest, to_queue
 from .names import READER_GROUP, Namespace
 from .servers import Reply
@@ -47,8 +47,6 @@ _GONE = (PullNotFound, PullOffsetMoved, PullRetryImmediately)
 _LONG_AGO = -1
 _HEAD = struct.Struct(">i8xi4xqq")
 """The fields size, queue id, queue offset and position in the commit log at the beginning of a record."""
-_FILE_STEP = 2**16
-"""A number that divides every usual size of a commit log's files; heads of others count as messages that are there."""
 
 T = TypeVar("T")
 TimeSearch = Generator[int, int, int]
@@ -200,8 +198,9 @@ def _maybe_file_head(offset: int, result: Reply | RocketMQError) -> _FileHead | 
     if isinstance(result, RocketMQError) or len(result.command.body) < _HEAD.size:
         return None
     size, queue_id, queue_offset, physical_offset = _HEAD.unpack_from(body := result.command.body)
-    is_at_file_start = physical_offset > 0 and physical_offset % _FILE_STEP == 0
-    if not is_at_file_start or result.header(PullMessageResponseHeader).next_begin_offset != offset + 1:
+    if not is_at_file_start(physical_offset):
+        return None
+    if result.header(PullMessageResponseHeader).next_begin_offset != offset + 1:
         return None
     with located(result.request.where()):
         topic = decode_record(body)[0].topic if size == len(body) else ""

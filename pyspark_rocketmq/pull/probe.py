@@ -11,14 +11,12 @@ import struct
 from ..cluster.routes import BrokerEndpoint
 from ..errors import DecodeError
 from ..wire.codes import SysFlag
-from ..wire.record import decode_record, message_count_of
+from ..wire.record import decode_record, is_at_file_start, message_count_of
 from ..wire.scan import record_starts
 from .port import PullOutcome, PullRequest, PullStatus
 
 __all__ = ["Probe", "has_found_further", "is_readable", "lowest_readable"]
 
-_FILE_STEP = 2**16
-"""Each file of a commit log begins at a physical offset that is a multiple of this."""
 _PLACES = struct.Struct(">20xqqi")
 """A record's queue offset, its offset in the commit log and its system flag."""
 
@@ -41,7 +39,7 @@ def is_readable(offset: int, outcome: PullOutcome) -> bool:
     if sys_flag & SysFlag.INNER_BATCH:
         return _first_of_batch(outcome, queue_offset) <= offset < outcome.next_offset
     # When the message at physical offset 0 is deleted, 5.5.0 returns the first message of the first log file instead.
-    is_file_head = queue_offset != offset and physical_offset > 0 and physical_offset % _FILE_STEP == 0
+    is_file_head = queue_offset != offset and is_at_file_start(physical_offset)
     return outcome.next_offset == offset + 1 and not is_file_head
 
 

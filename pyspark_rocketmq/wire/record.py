@@ -38,6 +38,7 @@ __all__ = [
     "decode_record",
     "decode_records",
     "encode_record",
+    "is_at_file_start",
     "message_count_of",
     "stored_crc",
     "unwrap_inner_batch",
@@ -53,6 +54,9 @@ _RETRIES = struct.Struct(">iq")  # reconsume times, prepared transaction offset
 _BODY_WIDTH, _PROPERTIES_WIDTH = 4, 2
 _TOPIC_WIDTH = {MAGIC_V1: 1, MAGIC_V2: 2}
 _LONGEST_V1_TOPIC = 127
+
+_FILE_STEP = 2**16
+"""A number that divides the size of a commit log's files; brokers with files of another size are not recognized."""
 
 _INNER_COUNT = re.compile(rb"(?:^|\x02)INNER_NUM\x01([0-9]{1,5})(?:\x02|$)")
 _BROKEN = "the rest of this response cannot be trusted; check the broker's store around this message"
@@ -119,6 +123,11 @@ class Record:
     def _located(self) -> AbstractContextManager[None]:
         """Return a context manager that adds topic, queue and offset to errors raised inside it."""
         return located({"topic": self.topic, "queue_id": self.queue_id, "offset": self.queue_offset})
+
+
+def is_at_file_start(physical_offset: int) -> bool:
+    """Return whether a record at this offset of the commit log begins a file of it, other than the first."""
+    return physical_offset > 0 and physical_offset % _FILE_STEP == 0
 
 
 def stored_crc(body: bytes) -> int:
