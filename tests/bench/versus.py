@@ -5,6 +5,7 @@ them read the same topics in turn. Three sides take part: the old commit, the ol
 ratio of old again ÷ old shows the noise; a ratio of new ÷ old within the noise means no difference. The page is
 `build/benchmarks/versus.md`.
 
+Without Spark, each round has new processes: two processes of the same code differ by some percent for all their life.
 The processes of the old commit run that commit's worker, so task names and parameters of workers must not change.
 """
 
@@ -15,7 +16,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -36,6 +37,9 @@ TRIGGERS = 25
 PAGE = ROOT / "build" / "benchmarks" / "versus.md"
 RECORDED = 65_536
 
+Processes = Mapping[str, WorkerProcess]
+Tasks = Mapping[str, tuple[str, Mapping[str, object]]]
+"""{name of the comparison: (task of the processes, its parameters)}."""
 Measure = Callable[[str], float]
 """A function that measures one side (old, old again, or new); a larger value is better."""
 
@@ -65,10 +69,16 @@ def main() -> None:
             _write(rows)
 
 
-def memory(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[Row]:
-    """Compare reading eight queues, with Spark and without; yield a row for each comparison."""
+def engine(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[Row]:
+    """Compare reading eight queues without Spark; yield a row for each comparison."""
     for shape in (LARGE, SMALL):
         yield from _drains(bench_broker, checkouts, shape)
+
+
+def memory(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[Row]:
+    """Compare reading eight queues, with Spark and without; yield a row for each comparison."""
+    yield from engine(bench_broker, checkouts)
+    for shape in (LARGE, SMALL):
         yield from _spark_drains(bench_broker, checkouts, shape)
 
 
@@ -84,17 +94,20 @@ def decoder(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterato
         shape, file = Shape(8, size, RECORDED), str(PAGE.with_name(f"versus-{size}"))
         with _workers(bench_broker, {NEW: checkouts[NEW]}) as workers:
             workers[NEW].drain("dump", topic=bench_broker.topic(shape), count=shape.messages, file=file)
-        with on_one_core(), _decoders(checkouts) as decoders:
-            for columns in ("all properties", "default", NO_MAP):
-                parameters = {"file": file, "count": divide_messages(MESSAGES, 2), "columns": columns}
-                yield _compare(f"decoder, {size} B, {columns}", _drain_rate(decoders, "decode", parameters))
+        parameters = {"file": file, "count": divide_messages(MESSAGES, 2)}
+        tasks = {
+            f"decoder, {size} B, {columns}": ("decode", {**parameters, "columns": columns})
+            for columns in ("all properties", "default", NO_MAP)
+        }
+        with on_one_core():
+            yield from _compare_new_processes(partial(_decoders, checkouts), tasks)
 
 
 def push(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[Row]:
     """Compare push consumers whose listener does nothing; yield a row."""
-    with _workers(bench_broker, checkouts) as workers:
-        parameters = {"topic": bench_broker.topic(LARGE), "count": LARGE.messages, "batch": 32}
-        yield _compare(f"push, {LARGE}", _drain_rate(workers, "push", parameters))
+    parameters = {"topic": bench_broker.topic(LARGE), "count": LARGE.messages, "batch": 32}
+    tasks = {f"push, {LARGE}": ("push", parameters)}
+    yield from _compare_new_processes(partial(_workers, bench_broker, checkouts), tasks)
 
 
 def triggers(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[Row]:
@@ -107,11 +120,11 @@ def triggers(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterat
 
 
 def _drains(bench_broker: BenchBroker, checkouts: Mapping[str, Path], shape: Shape) -> Iterator[Row]:
-    with _workers(bench_broker, checkouts) as workers:
-        for name in (ENGINE, ARROW_GROWN, ARROW_NO_MAP):
-            task, parameters = TASKS[name](shape)
-            parameters.update(topic=bench_broker.topic(shape), count=shape.messages)
-            yield _compare(f"{name}, {shape}", _drain_rate(workers, task, parameters))
+    contenders = {name: TASKS[name](shape) for name in (ENGINE, ARROW_GROWN, ARROW_NO_MAP)}
+    for _, parameters in contenders.values():
+        parameters.update(topic=bench_broker.topic(shape), count=shape.messages)
+    tasks = {f"{name}, {shape}": task for name, task in contenders.items()}
+    yield from _compare_new_processes(partial(_workers, bench_broker, checkouts), tasks)
 
 
 def _spark_drains(bench_broker: BenchBroker, checkouts: Mapping[str, Path], shape: Shape) -> Iterator[Row]:
@@ -133,15 +146,40 @@ def _inverse_ms(drivers: Mapping[str, WorkerProcess], task: str, parameters: Map
     return 1 / float(drivers[side].ask(task, **parameters)["ms"])
 
 
+def _compare_new_processes(start: Callable[[], AbstractContextManager[Processes]], tasks: Tasks) -> Iterator[Row]:
+    """Measure all sides in each task, each round in new processes; print and yield a row for each task."""
+    found: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for number in range(ROUNDS):
+        with start() as processes:
+            for name, (task, parameters) in tasks.items():
+                rate = _drain_rate(processes, task, parameters)
+                for side in SIDES:
+                    rate(side)
+                for side in _in_turn(number):
+                    found[name][side].append(rate(side))
+    for name, rates in found.items():
+        yield _summarize(name, rates)
+
+
 def _compare(name: str, measure: Measure) -> Row:
     """Measure all sides once as warm-up and once in each round, in changing order; print and return the row."""
     for side in SIDES:
         measure(side)
     found: defaultdict[str, list[float]] = defaultdict(list)
     for number in range(ROUNDS):
-        for side in (*SIDES[number % 3 :], *SIDES[: number % 3]):
+        for side in _in_turn(number):
             found[side].append(measure(side))
-    row = Row(name, _median_ratio(found[NEW], found[OLD]), _median_ratio(found[AGAIN], found[OLD]), ROUNDS)
+    return _summarize(name, found)
+
+
+def _in_turn(number: int) -> tuple[str, ...]:
+    """Return the sides in the order of a round: each is first in every third round."""
+    return (*SIDES[number % 3 :], *SIDES[: number % 3])
+
+
+def _summarize(name: str, rates: Mapping[str, Sequence[float]]) -> Row:
+    """Print and return the row of a comparison."""
+    row = Row(name, _median_ratio(rates[NEW], rates[OLD]), _median_ratio(rates[AGAIN], rates[OLD]), ROUNDS)
     print(row, flush=True)
     return row
 
@@ -201,7 +239,7 @@ def _write(rows: Sequence[Row]) -> None:
 
 
 PARTS: dict[str, Callable[[BenchBroker, Mapping[str, Path]], Iterator[Row]]] = {
-    part.__name__: part for part in (memory, single, decoder, push, triggers)
+    part.__name__: part for part in (memory, engine, single, decoder, push, triggers)
 }
 
 if __name__ == "__main__":

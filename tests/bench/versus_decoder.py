@@ -38,7 +38,7 @@ def find(name: str, *modules: str) -> Any:
 def load(file: str) -> list[Stored]:
     """Return the responses of a file that the worker's task `dump` wrote, with the fields that this commit has."""
     data, at, responses = Path(file).read_bytes(), 0, list[Stored]()
-    for line in Path(f"{file}.claims").read_text().splitlines():
+    for line in Path(f"{file}.coverage").read_text().splitlines():
         end = at + 4 + int.from_bytes(data[at : at + 4], "big")
         (queue, *wanted), *rest = json.loads(line)
         fields = (_queue(*queue), *wanted[:_RANGE_FIELDS])
