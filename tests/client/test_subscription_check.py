@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from pyspark_rocketmq.client import PushConsumer
 from pyspark_rocketmq.client.settings import MessageModel
 from pyspark_rocketmq.client.subscription_check import find_differences
 from pyspark_rocketmq.pull.settings import Subscription
@@ -121,6 +122,27 @@ def test_two_members_of_one_name_are_logged_and_lose_nothing(
     seen |= {(int(queue_id), int(offset)) for queue_id, offset in map(str.split, lines.splitlines())}
     for number, end in group.committed().items():
         assert seen >= {(number, offset) for offset in range(end)}
+
+
+def test_a_change_of_ones_own_is_no_difference(group: Group, caplog: pytest.LogCaptureFixture) -> None:
+    """Before brokers got a member's new subscriptions by a heartbeat, it does not take its old ones for another's."""
+    member = PushConsumer.concurrent(group.cluster_settings, group.settings(), Log())._member
+    membership = member.membership
+    membership.queues(TOPIC)
+    membership.check_others()
+    membership.heartbeat()
+    for _ in range(2):
+        membership.subscribe("refunds", Subscription("paid"))
+        membership.check_others()
+        membership.unsubscribe("refunds")
+        membership.check_others()
+    assert "disagree" not in caplog.text
+
+    membership.subscribe("refunds", Subscription("paid"))
+    membership.check_others()
+    membership.check_others()
+    assert "others want nothing of refunds, this member wants TAG 'paid'" in caplog.text
+    member.cluster.close()
 
 
 def test_a_member_that_may_not_ask_asks_once(group: Group) -> None:
