@@ -116,6 +116,18 @@ def test_used_up_retries_end_among_the_dead_letters(group: Group) -> None:
     assert "ORIGIN_MESSAGE_ID" in dead.properties
 
 
+def test_a_batch_comes_again_as_a_whole(group: Group) -> None:
+    """As with the Java client, a dead letter comes again if another message of its batch could not be sent away."""
+    group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.SEND_MESSAGE_V2, times=3)
+    group.put("a", "b", queue_id=0)
+    log = Log(lambda _: SUSPEND)
+    group.orderly(log, max_reconsume_times=0, suspend_s=0.02, batch_size=2)
+
+    until(lambda: group.committed().get(0) == 2)
+    assert log.bodies == [b"a", b"b"] * 2
+    assert [record.body for record in group.stub.messages(dead_letter_topic(GROUP))] == [b"b", b"a", b"b"]
+
+
 def test_what_cannot_be_sent_away_is_tried_again_in_its_place(group: Group) -> None:
     """If no broker takes a message as dead letter, it is retried before all later messages of its queue."""
     group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.SEND_MESSAGE_V2, times=None)
