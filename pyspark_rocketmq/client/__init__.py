@@ -9,7 +9,8 @@
     rebalance                   which queues are held        assignment     the table of held queues
     stores                      positions, and where to begin in a queue without one
     pull_service                one pull in flight for each held queue       pull_connections   its connections
-    concurrent, orderly         call the listener with pulled messages       locks   locks of queues consumed in order
+    concurrent, orderly         call the listener with pulled messages       hooks   call hooks before and after
+    locks                       locks of queues consumed in order            registry   one consumer of each name
     redelivery                  returns failed messages      corrections    moves positions for brokers and admins
     requests, running_info, statistics                       responses to requests of brokers and administrators
     clock, loop                 time, threads                outgoing       turns messages into send requests
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ..wire.compression import Compression
     from .consumer import PushConsumer
     from .dead_letters import DeadLetters
+    from .hooks import ConsumeContext, ConsumeHook, ConsumeReturnType
     from .message import ReceivedMessage
     from .producer import Producer, TransactionReceipt, TransactionResolution
     from .pull_consumer import PullConsumer
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
         later,
         success_of_first,
         suspend,
+        with_auto_commit,
     )
     from .settings import (
         ConsumeFrom,
@@ -74,7 +77,10 @@ __all__ = [
     "SUSPEND",
     "ClusterSettings",
     "Compression",
+    "ConsumeContext",
     "ConsumeFrom",
+    "ConsumeHook",
+    "ConsumeReturnType",
     "Consumed",
     "ConsumerSettings",
     "Credentials",
@@ -101,6 +107,7 @@ __all__ = [
     "later",
     "success_of_first",
     "suspend",
+    "with_auto_commit",
 ]
 
 _MODULES = {
@@ -115,12 +122,13 @@ _MODULES = {
     "..wire.compression": ("Compression",),
     ".consumer": ("PushConsumer",),
     ".dead_letters": ("DeadLetters",),
+    ".hooks": ("ConsumeContext", "ConsumeHook", "ConsumeReturnType"),
     ".pull_consumer": ("PullConsumer",),
     ".message": ("ReceivedMessage",),
     ".producer": ("Producer", "TransactionReceipt", "TransactionResolution"),
     ".results": (
         "COMMIT", "DEAD_LETTER", "RECONSUME_LATER", "ROLLBACK", "SUCCESS", "SUSPEND", "Consumed", "Ordered", "later",
-        "success_of_first", "suspend",
+        "success_of_first", "suspend", "with_auto_commit",
     ),
     ".settings": (
         "ConsumeFrom", "ConsumerSettings", "MessageModel", "ProducerSettings", "PullConsumerSettings", "Rhythm",

@@ -17,6 +17,7 @@ from functools import partial
 from ..errors import RocketMQError
 from .assignment import Assigned, AssignmentTable
 from .clock import Clock
+from .hooks import ConsumeReturnType, Hooks
 from .loop import Loop, Workers
 from .message import MessageBatch, ReceivedMessage
 from .redelivery import CLEANED_DELAY_LEVEL, Redelivery
@@ -39,6 +40,7 @@ class ConcurrentService:
         self,
         *,
         listener: ConcurrentListener,
+        hooks: Hooks,
         settings: ConsumerSettings,
         state: MemberState,
         table: AssignmentTable,
@@ -49,6 +51,7 @@ class ConcurrentService:
         statistics: Statistics,
     ) -> None:
         self._listener = listener
+        self._hooks = hooks
         self._settings = settings
         self._is_broadcasting = settings.is_broadcasting
         self._state = state
@@ -57,6 +60,7 @@ class ConcurrentService:
         self._redelivery = redelivery
         self._timer = timer
         self._now_s = clock.now_s
+        self._wall_ms = clock.wall_ms
         self._statistics = statistics
         self._workers = Workers(f"consume {settings.group}", settings.thread_count)
 
@@ -96,31 +100,44 @@ class ConcurrentService:
         process_queue = assigned.process_queue
         if process_queue.dropped or not self._state.is_running:
             return
-        began_s = self._now_s()
-        process_queue.begin_consuming(batch.offset, began_s)
-        result = self._call_listener(batch)
+        result = self._consume_batch(assigned, batch)
         done_count = _done_count(result, batch.message_count)
-        self._statistics.consumed(
-            assigned.queue.topic,
-            self._now_s() - began_s,
-            succeeded=done_count,
-            failed=batch.message_count - done_count,
-        )
         if not process_queue.dropped:  # Otherwise the queue's new owner gets the messages again.
             self._settle(assigned, batch, done_count, result.delay_level)
 
-    def _call_listener(self, messages: Messages) -> Consumed:
-        """Return the listener's result; if it raises, or returns a value that is no result, return RECONSUME_LATER."""
+    def _consume_batch(self, assigned: Assigned, batch: MessageBatch) -> Consumed:
+        """Call the hooks and the listener with a batch, count it for administrators, and return its result."""
+        context = self._hooks.before(assigned.queue, batch)
+        began_s = self._now_s()
+        assigned.process_queue.begin_consuming(batch.offset, began_s)
+        batch.note_consume_start(self._wall_ms())
+        result, mistake = self._call_listener(batch)
+        spent_s = self._now_s() - began_s
+        if context:
+            is_success = result.is_success
+            status = "CONSUME_SUCCESS" if is_success else "RECONSUME_LATER"
+            kind = mistake or self._hooks.judge(spent_s, is_failed=not is_success)
+            self._hooks.after(context, status, is_success, kind)
+        succeeded = _done_count(result, batch.message_count)
+        failed = batch.message_count - succeeded
+        self._statistics.consumed(assigned.queue.topic, spent_s, succeeded=succeeded, failed=failed)
+        return result
+
+    def _call_listener(self, messages: Messages) -> tuple[Consumed, ConsumeReturnType | None]:
+        """Return the listener's result and None.
+
+        If it raises, or returns a value that is no result, return RECONSUME_LATER and which of the two happened.
+        """
         try:
             result: object = self._listener(messages)
         except BaseException:  # `sys.exit()`, too: it must not end the worker.
             _log.exception("the listener failed on %s and %d more", messages[0], len(messages) - 1)
-            return RECONSUME_LATER
+            return RECONSUME_LATER, ConsumeReturnType.EXCEPTION
         if not isinstance(result, Consumed):
             text = "the listener returned %r for %s, which counts as failure; %s"
             _log.warning(text, result, messages[0], CONCURRENT_ADVICE)
-            return RECONSUME_LATER
-        return result
+            return RECONSUME_LATER, ConsumeReturnType.RETURNNULL
+        return result, None
 
     def _settle(self, assigned: Assigned, batch: MessageBatch, done_count: int, delay_level: int) -> None:
         """Send failed messages back, remove finished messages from the process queue, and move the group's position."""

@@ -7,7 +7,7 @@ with PushConsumer.concurrent("localhost:9876", settings, listener) as consumer:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from ..cluster.settings import ClusterSettings
@@ -17,6 +17,7 @@ from ..pull.settings import Subscription
 from .checks import check_callable, check_instance, check_topic, to_cluster_settings, to_subscription
 from .clock import Clock, SystemClock
 from .concurrent import ConcurrentService
+from .hooks import ConsumeHook, Hooks
 from .member import Member
 from .membership import PUSH
 from .orderly import OrderlyService
@@ -84,13 +85,18 @@ class PushConsumer(Consumer):
         listener: ConcurrentListener,
         *,
         queue_listener: QueueListener | None = None,
+        hooks: Sequence[ConsumeHook] = (),
         clock: Clock | None = None,
     ) -> Self:
-        """Return a consumer that calls the listener from many threads at once, with messages in any order."""
+        """Return a consumer that calls the listener from many threads at once, with messages in any order.
+
+        `hooks` run before and after each call of the listener.
+        """
 
         def make_service(member: Member) -> Sink:
             return ConcurrentService(
                 listener=listener,
+                hooks=_make_hooks(settings, hooks),
                 settings=settings,
                 state=member.state,
                 table=member.table,
@@ -111,13 +117,18 @@ class PushConsumer(Consumer):
         listener: OrderlyListener,
         *,
         queue_listener: QueueListener | None = None,
+        hooks: Sequence[ConsumeHook] = (),
         clock: Clock | None = None,
     ) -> Self:
-        """Return a consumer that calls the listener with each queue's messages in the order of their offsets."""
+        """Return a consumer that calls the listener with each queue's messages in the order of their offsets.
+
+        `hooks` run before and after each call of the listener.
+        """
 
         def make_service(member: Member) -> Sink:
             return OrderlyService(
                 listener=listener,
+                hooks=_make_hooks(settings, hooks),
                 settings=settings,
                 state=member.state,
                 table=member.table,
@@ -171,3 +182,10 @@ def _make_member(
 
 def _make_redelivery(member: Member, most_retries: int) -> Redelivery:
     return Redelivery(member.cluster, member.settings.group, most_retries, member.clock)
+
+
+def _make_hooks(settings: ConsumerSettings, hooks: Sequence[ConsumeHook]) -> Hooks:
+    check_instance("hooks", hooks, Sequence, "a list of hooks")
+    for hook in hooks:
+        check_instance("hooks", hook, ConsumeHook, "objects of subclasses of ConsumeHook")
+    return Hooks(hooks, settings.group, settings.consume_timeout_s)

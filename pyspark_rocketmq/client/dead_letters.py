@@ -63,6 +63,10 @@ class Report:
     failed: list[Failed] = field(default_factory=list)
     unwanted_count: int = 0
     next_offsets: dict[MessageQueue, int] = field(default_factory=dict)
+    """For each queue the offset of the first letter that failed, or one past the last letter if none failed.
+
+    So continuing there loses nothing; letters that were sent after a failed one would be sent twice.
+    """
 
     def __str__(self) -> str:
         return f"{len(self.resent)} sent again, {len(self.failed)} failed, {self.unwanted_count} not wanted"
@@ -106,7 +110,8 @@ class DeadLetters:
         """Send dead letters to the topics they came from, at most `most_per_second`, and return a report.
 
         Only those for which `wanted` returns True are sent; by default all are. A failed send is reported and the next
-        one tried. `starts` gives the first offset of a queue, as in `read`.
+        one tried. `starts` gives the first offset of a queue, as in `read`; `next_offsets` of the report are starts for
+        the next call. They do not pass a letter that failed, so leave out those in `resent` by `wanted` then.
         """
         report = Report()
         for letter in self.read(starts):
@@ -117,6 +122,8 @@ class DeadLetters:
             else:
                 report.unwanted_count += 1
             report.next_offsets[letter.queue] = letter.offset + 1
+        for failed in reversed(report.failed):
+            report.next_offsets[failed.queue] = failed.offset
         return report
 
     def _resend(self, producer: Producer, letter: ReceivedMessage, report: Report) -> None:

@@ -19,11 +19,15 @@ from ..errors import RocketMQError
 from ..net.deadline import Deadline
 from .clock import Clock
 
-__all__ = ["Command", "Loop", "Workers", "carry_out"]
+__all__ = ["Command", "Loop", "OwnThread", "Workers", "carry_out"]
 
 Command = Callable[[], object]
 
 _log = logging.getLogger(__name__)
+
+
+class OwnThread(threading.Thread):
+    """A thread of a client; the client may wait for it when it closes."""
 
 
 class Loop:
@@ -35,7 +39,7 @@ class Loop:
         self._timetable: list[tuple[float, int, Command]] = []
         self._numbers = count()
         self._stopped = False
-        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread = OwnThread(target=self._run, name=name, daemon=True)
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopped else "running" if self.thread.is_alive() else "not started"
@@ -101,9 +105,7 @@ class Workers:
         self.submit: Callable[[Command], None] = self._commands.put
         """Adds a command, which runs as soon as a thread is free."""
         self._stopped = False
-        self._threads = [
-            threading.Thread(target=self._run, name=f"{name} {number}", daemon=True) for number in range(size)
-        ]
+        self._threads = [OwnThread(target=self._run, name=f"{name} {number}", daemon=True) for number in range(size)]
 
     def __repr__(self) -> str:
         return f"<Workers {self.size} threads, {self._commands.qsize()} commands waiting>"

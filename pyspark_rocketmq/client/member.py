@@ -8,6 +8,7 @@ before its consumer is ready, and closes them in an order in which no finished m
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -30,6 +31,7 @@ from .message import ReceivedMessage
 from .pull_connections import PullConnections
 from .pull_service import PullRequests, PullService, Sink
 from .rebalance import QueueHandover, QueueListener, Rebalancer, Rounds, TopicAssignment
+from .registry import register, unregister
 from .requests import MemberRequests
 from .running import MemberState
 from .running_info import RunningInfo
@@ -64,6 +66,7 @@ class Member:
         self.clock = clock
         self.orderly = orderly
         self.client_id = member_id(settings)
+        self._made_in_pid = os.getpid()
         requests = MemberRequests(self, cluster_settings.namespace, clock)
         self.pool = SharedPool(cluster_settings.net, requests.serve)
         """Connections for all requests of the member, pulls included; separate ones would double their number."""
@@ -175,7 +178,14 @@ class Member:
         self._run()
 
     def close(self) -> None:
-        """Stop pulling, let the sink finish, persist positions, and leave the group."""
+        """Stop pulling, let the sink finish, persist positions, leave the group, and free the member's name."""
+        try:
+            self._stop()
+        finally:
+            unregister(self, self.settings.group, self.client_id)
+            self.cluster.close()
+
+    def _stop(self) -> None:
         was_running, self.state.is_running = self.state.is_running, False
         for loop in (self._pull_loop, self.timer, self._heartbeats):
             loop.stop(CLOSING_S)
@@ -187,9 +197,10 @@ class Member:
             self.sink.hand_over()
             if self._is_joined:
                 self.membership.leave()
-        self.cluster.close()
 
     def _run(self) -> None:
+        self._require_own_process()
+        register(self, self.settings.group, self.client_id)
         if isinstance(self.store, LocalStore):
             self.store.load()
         self.state.is_running = True
@@ -199,6 +210,16 @@ class Member:
         rhythm = self.settings.rhythm
         self.timer.repeat(rhythm.first_persist_s, rhythm.persist_s, self.persist)
         self.timer.repeat(rhythm.route_s, rhythm.route_s, self.membership.refresh_routes)
+
+    def _require_own_process(self) -> None:
+        """Raise in a forked child: its sisters may have a copy of this member, with the same client id."""
+        if os.getpid() != self._made_in_pid:
+            raise LocalProtocolError(
+                f"this consumer was made in process {self._made_in_pid} and cannot start in process {os.getpid()}: "
+                f"another process could run a copy with the same client id {self.client_id}",
+                advice="make the consumer in the process that starts it",
+                group=self.settings.group,
+            )
 
     def _need_name_server(self, topic: str) -> None:
         """Fetch a topic's route.

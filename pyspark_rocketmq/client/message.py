@@ -20,6 +20,7 @@ from ..wire.scan import record_starts
 __all__ = ["MessageBatch", "Pulled", "ReceivedMessage", "read_batch", "read_messages", "view_record"]
 
 _QUEUE_OFFSET = struct.Struct(">20xq")
+_CONSUME_START = "CONSUME_START_TIME"
 _FLAGS_AT = 39
 """Position, in a record, of that byte of sysFlag which has the flags of inner batches."""
 _INNER_BATCH = int(SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
@@ -38,6 +39,8 @@ class Pulled(NamedTuple):
 
 class ReceivedMessage:
     """One message as a member received it."""
+
+    _consume_start_ms: int | None = None
 
     def __init__(self, pulled: Pulled, start: int) -> None:
         self.offset = _offset_at(pulled.data, start)
@@ -77,8 +80,20 @@ class ReceivedMessage:
 
     @cached_property
     def properties(self) -> dict[str, str]:
-        """All properties by name, including those that RocketMQ adds."""
-        return self.record.properties
+        """All properties by name, including those that RocketMQ adds.
+
+        CONSUME_START_TIME is the time, in milliseconds since 1970, at which a concurrent listener got the message.
+        """
+        properties = self.record.properties
+        if self._consume_start_ms is not None:
+            properties[_CONSUME_START] = str(self._consume_start_ms)
+        return properties
+
+    def note_consume_start(self, now_ms: int) -> None:
+        """Set the property CONSUME_START_TIME, also if the properties were read before."""
+        self._consume_start_ms = now_ms
+        if (known := self.__dict__.get("properties")) is not None:
+            known[_CONSUME_START] = str(now_ms)
 
     @property
     def tags(self) -> str | None:
@@ -129,7 +144,17 @@ class ReceivedMessage:
 class MessageBatch(Sequence[ReceivedMessage]):
     """At least one message of one queue; all of them are consumed together and leave the process queue together."""
 
-    __slots__ = ("_end", "_messages", "_pulled", "_starts", "body_bytes", "last_offset", "message_count", "offset")
+    __slots__ = (
+        "_consume_start_ms",
+        "_end",
+        "_messages",
+        "_pulled",
+        "_starts",
+        "body_bytes",
+        "last_offset",
+        "message_count",
+        "offset",
+    )
 
     def __init__(self, pulled: Pulled, starts: Sequence[int], end: int) -> None:
         """Make a batch of one response's records that begin at `starts`; the last one ends at `end`."""
@@ -137,6 +162,7 @@ class MessageBatch(Sequence[ReceivedMessage]):
         self._starts = starts
         self._end = end
         self._messages: Sequence[ReceivedMessage] | None = None
+        self._consume_start_ms: int | None = None
         data, self.message_count = pulled.data, len(starts)
         self.offset = _offset_at(data, starts[0])
         self.last_offset = self.offset if self.message_count == 1 else _offset_at(data, starts[-1])
@@ -148,6 +174,7 @@ class MessageBatch(Sequence[ReceivedMessage]):
         """Make a batch from message objects, at least one, instead of from records of a response."""
         made = cls.__new__(cls)
         made._pulled, made._messages = None, messages
+        made._consume_start_ms = None
         made.message_count = len(messages)
         made.offset, made.last_offset = messages[0].offset, messages[-1].offset
         made.body_bytes = sum(message.body_bytes for message in messages)
@@ -175,7 +202,15 @@ class MessageBatch(Sequence[ReceivedMessage]):
         if self._messages is None:
             assert self._pulled is not None, "a batch without records has its messages"
             self._messages = [ReceivedMessage(self._pulled, start) for start in self._starts]
+            if self._consume_start_ms is not None:
+                self.note_consume_start(self._consume_start_ms)
         return self._messages
+
+    def note_consume_start(self, now_ms: int) -> None:
+        """Set the property CONSUME_START_TIME of all messages, whether their objects are made already or later."""
+        self._consume_start_ms = now_ms
+        for message in self._messages or ():
+            message.note_consume_start(now_ms)
 
     def pieces(self, size: int) -> list[MessageBatch]:
         """Cut this batch into batches of `size` messages and return them in order; the last one may be smaller."""

@@ -18,11 +18,12 @@ from ..errors import RocketMQError
 from ..model import MessageQueue
 from .assignment import Assigned, AssignmentTable
 from .clock import Clock
+from .hooks import ConsumeReturnType, Hooks
 from .locks import QueueLocks
 from .loop import Loop, Workers
 from .message import MessageBatch, ReceivedMessage
 from .redelivery import Redelivery
-from .results import ORDERLY_ADVICE, RECONSUME_LATER, SUCCESS, SUSPEND, Ordered, OrderlyListener, OrderlyStatus
+from .results import ORDERLY_ADVICE, SUSPEND, Ordered, OrderlyListener, OrderlyStatus, to_ordered
 from .running import MemberState
 from .settings import ConsumerSettings
 from .statistics import Statistics
@@ -37,6 +38,12 @@ LOCK_REFUSED_S = 3.0
 CLOSING_S = 5.0
 SHORTEST_REST_S, LONGEST_REST_S = 0.01, 30.0
 
+_SUCCESSES = (OrderlyStatus.SUCCESS, OrderlyStatus.COMMIT)
+_NOT_FOR_AUTO_COMMIT = (
+    "the listener returned %s for %s with auto_commit, which commits the batch; "
+    "set auto_commit=False, or return with_auto_commit(result, False)"
+)
+
 Messages = Sequence[ReceivedMessage]
 _log = logging.getLogger(__name__)
 
@@ -48,6 +55,7 @@ class OrderlyService:
         self,
         *,
         listener: OrderlyListener,
+        hooks: Hooks,
         settings: ConsumerSettings,
         state: MemberState,
         table: AssignmentTable,
@@ -59,6 +67,7 @@ class OrderlyService:
         statistics: Statistics,
     ) -> None:
         self._listener = listener
+        self._hooks = hooks
         self._settings = settings
         self._rhythm = settings.rhythm
         self._state = state
@@ -110,21 +119,22 @@ class OrderlyService:
         """Call the listener with the messages and return its result, or raise what it raises."""
         return self._listener(messages)
 
-    def _call_listener(self, messages: Messages) -> Ordered:
-        """Return the listener's result; if it raises, or returns a value that is no result, return SUSPEND."""
+    def _call_listener(self, messages: Messages) -> tuple[Ordered, ConsumeReturnType | None]:
+        """Return the listener's result and None.
+
+        If it raises, or returns a value that is no result, return SUSPEND and which of the two happened.
+        """
         try:
-            result: object = self._listener(messages)
+            returned: object = self._listener(messages)
         except BaseException:  # `sys.exit()`, too: it must not end the worker.
             _log.exception("the listener failed on %s", messages[0])
-            return SUSPEND
-        if result == SUCCESS:
-            return Ordered(OrderlyStatus.SUCCESS)
-        if isinstance(result, Ordered):
-            return result
-        if result != RECONSUME_LATER:
+            return SUSPEND, ConsumeReturnType.EXCEPTION
+        result = to_ordered(returned)
+        if result is None:
             text = "the listener returned %r for %s, which counts as failure; %s"
-            _log.warning(text, result, messages[0], ORDERLY_ADVICE)
-        return SUSPEND
+            _log.warning(text, returned, messages[0], ORDERLY_ADVICE)
+            return SUSPEND, ConsumeReturnType.RETURNNULL
+        return result, None
 
     # --- one run -----------------------------------------------------------------------------------------------------
 
@@ -171,38 +181,54 @@ class OrderlyService:
             goes_on = bool(batch) and self._consume_batch(assigned, batch)
 
     def _consume_batch(self, assigned: Assigned, batch: Messages) -> bool:
-        """Call the listener with a batch and apply its result; return False if the run must end."""
+        """Call the hooks and the listener with a batch, apply the result, and return False if the run must end."""
+        context = self._hooks.before(assigned.queue, batch)
         began_s = self._now_s()
         with assigned.process_queue.consume_lock:
             if assigned.process_queue.dropped:
                 return False
-            result = self._call_listener(batch)
-        failed = len(batch) if result.status is OrderlyStatus.SUSPEND else 0
+            result, mistake = self._call_listener(batch)
         spent_s = self._now_s() - began_s
-        self._statistics.consumed(assigned.queue.topic, spent_s, succeeded=len(batch) - failed, failed=failed)
-        return self._settle(assigned, batch, result)
+        if context:
+            status = result.status
+            kind = mistake or self._hooks.judge(spent_s, is_failed=status is OrderlyStatus.SUSPEND)
+            self._hooks.after(context, status.value, status in _SUCCESSES, kind)
+        auto_commit = self._settings.auto_commit if result.auto_commit is None else result.auto_commit
+        self._count(assigned, batch, result.status, auto_commit, spent_s)
+        return self._settle(assigned, batch, result, auto_commit)
+
+    def _count(
+        self, assigned: Assigned, batch: Messages, status: OrderlyStatus, auto_commit: bool, spent_s: float
+    ) -> None:
+        """Count a batch for administrators. As in Java, COMMIT and ROLLBACK without auto-commit count no message."""
+        is_failed = status is OrderlyStatus.SUSPEND
+        succeeded = len(batch) if status is OrderlyStatus.SUCCESS or (auto_commit and not is_failed) else 0
+        failed = len(batch) if is_failed else 0
+        self._statistics.consumed(assigned.queue.topic, spent_s, succeeded=succeeded, failed=failed)
 
     # --- results -----------------------------------------------------------------------------------------------------
 
-    def _settle(self, assigned: Assigned, batch: Messages, result: Ordered) -> bool:
+    def _settle(self, assigned: Assigned, batch: Messages, result: Ordered, auto_commit: bool) -> bool:
         """Commit, retry or roll back a batch as the listener's result demands; return False if the run must end."""
-        auto = self._settings.auto_commit
         if result.status is OrderlyStatus.SUSPEND:
             kept = [message for message in batch if not self._send_to_dead_letters(message)]
             if kept:
-                for message in kept:
-                    message.failed_here += 1
-                assigned.process_queue.put_back(message.offset for message in batch)
-                return self._rest(assigned, result)
-            commits = auto
-        elif result.status is OrderlyStatus.ROLLBACK and not auto:
+                return self._retry(assigned, batch, kept, result)
+        elif auto_commit and result.status is not OrderlyStatus.SUCCESS:
+            _log.warning(_NOT_FOR_AUTO_COMMIT, result.status.name, batch[0])
+        elif result.status is OrderlyStatus.ROLLBACK:
             assigned.process_queue.rollback()
             return self._rest(assigned, result)
-        else:
-            commits = auto or result.status is OrderlyStatus.COMMIT
-        if commits:
+        if auto_commit or result.status is OrderlyStatus.COMMIT:
             self._commit(assigned)
         return True
+
+    def _retry(self, assigned: Assigned, batch: Messages, kept: Messages, result: Ordered) -> bool:
+        """Put the whole batch back, as Java does, plan the next run, and return False."""
+        for message in kept:
+            message.failed_here += 1
+        assigned.process_queue.put_back(message.offset for message in batch)
+        return self._rest(assigned, result)
 
     def _commit(self, assigned: Assigned) -> None:
         offset = assigned.process_queue.commit()

@@ -27,6 +27,7 @@ from ..errors import GroupError, LocalProtocolError
 from ..model import MessageQueue
 from ..net.deadline import Deadline
 from ..pull.settings import Subscription
+from ..wire.bodies import SUBSCRIBE_ALL
 from .assignment import Assigned
 from .checks import check_instance, check_range, to_cluster_settings, to_subscription
 from .clock import Clock, SystemClock
@@ -109,7 +110,9 @@ class PullConsumer(Consumer):
     def assign(self, queues: Collection[MessageQueue], wanted: Subscription | str = "*") -> None:
         """Read these queues and no others. Raise if the consumer has subscriptions.
 
-        Each queue is read from the group's position on; without one, `consume_from` of the settings decides.
+        Each queue is read from the group's position on; without one, `consume_from` of the settings decides. A queue
+        that the consumer holds already goes on where it is. If `wanted` differs from the filter of the last call,
+        messages that `poll` returned count as done, and cached ones are pulled again.
         """
         if self._settings.subscriptions:
             what = "assign was called on a consumer with subscriptions, whose group assigns its queues"
@@ -120,22 +123,18 @@ class PullConsumer(Consumer):
         for assigned in member.table.all():
             if assigned.queue not in queues:
                 self._give_up(assigned)
+        for topic in {queue.topic for queue in queues}:
+            self._filter(topic, subscription)
         for queue in queues:
             if member.table.get(queue) is None:
-                member.membership.subscribe(queue.topic, subscription)
                 member.cluster.routes.route(queue.topic)
                 member.take(queue, member.first_offsets.find(queue))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Read a queue from this offset on; cached messages that `poll` has not returned are discarded."""
         check_range("offset", offset, 0, 2**63 - 1)
-        old = self._held(queue)
-        new = Assigned(queue, offset, orderly=False, clock=self._member.clock.now_s)
-        if not self._member.table.replace(old, new):
+        if not self._move(self._held(queue), offset):
             raise self._not_ours(queue)
-        old.process_queue.dropped = True
-        self._buffer.moved(new, offset)
-        self._member.pulls.begin(new, 0.0)
 
     def seek_to_time(self, queue: MessageQueue, time_ms: int) -> None:
         """Read a queue from the first message that was stored at `time_ms` or later."""
@@ -183,6 +182,29 @@ class PullConsumer(Consumer):
             self._member.store.write(done)
 
     # --- taking and giving up ----------------------------------------------------------------------------------------
+
+    def _filter(self, topic: str, wanted: Subscription) -> None:
+        """Apply a filter to a topic: to its next pulls, and to the cached messages, which are pulled again."""
+        member = self._member
+        old = member.membership.subscription(topic)
+        given = wanted.expression_type, wanted.expression or SUBSCRIBE_ALL
+        if old and (old.expression_type, old.sub_string) == given:
+            return
+        member.membership.subscribe(topic, wanted)
+        for assigned in member.table.all(topic):
+            if not assigned.is_lost():
+                self._move(assigned, self._buffer.unread_offset(assigned))
+
+    def _move(self, old: Assigned, offset: int) -> bool:
+        """Read a held queue from another offset on; return False if the consumer has lost the queue."""
+        new = Assigned(old.queue, offset, orderly=False, clock=self._member.clock.now_s)
+        new.is_paused = old.is_paused
+        if not self._member.table.replace(old, new):
+            return False
+        old.process_queue.dropped = True
+        self._buffer.moved(new, offset)
+        self._member.pulls.begin(new, 0.0)
+        return True
 
     def _give_up(self, assigned: Assigned) -> None:
         assigned.process_queue.dropped = True
@@ -281,6 +303,14 @@ class _Buffer:
             self._done[assigned] = offset
             if self._auto_commit:
                 self._progress.update(assigned.queue, offset, only_forward=False)
+
+    def unread_offset(self, assigned: Assigned) -> int:
+        """Count all returned messages as done, and return the offset at which the messages not returned begin."""
+        with self._news:
+            self._settle()
+            following = assigned.next_offset  # Read first: a pull that ends meanwhile caches messages from here on.
+            first = assigned.process_queue.first()
+            return first.offset if first else following
 
     def disown(self) -> None:
         """Count the messages that `poll` returned last as not done."""

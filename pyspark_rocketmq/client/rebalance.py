@@ -182,10 +182,16 @@ class Rebalancer:
         """Rebalance every topic; return False if some queues are still to be taken or given up."""
         topics, unreachable = list(self._membership.subscriptions), UnreachableBrokers()
         settled = [self._settle_topic(topic, unreachable) for topic in topics]
-        for assigned in self._table.all():
-            if assigned.queue.topic not in topics:
-                settled.append(self._lose(assigned, unreachable))
+        dropped = {queue.topic for queue in self._table.queues()} - set(topics)
+        settled += [self._drop_topic(topic, unreachable) for topic in sorted(dropped)]
         return all(settled)
+
+    def _drop_topic(self, topic: str, unreachable: UnreachableBrokers) -> bool:
+        """Give up the queues of a topic that was unsubscribed from; return False if a listener is still at work."""
+        lost = [self._lose(assigned, unreachable) for assigned in self._table.all(topic)]
+        if any(lost):
+            self._changed(topic, TopicAssignment(self._membership.queues(topic) or (), ()))
+        return all(lost)
 
     def _settle_topic(self, topic: str, unreachable: UnreachableBrokers) -> bool:
         try:

@@ -141,5 +141,5 @@ def _result_name(result: object) -> str:
     if isinstance(result, Ordered):
         return _CONSUMED[result.status]
     if isinstance(result, Consumed):
-        return "CR_SUCCESS" if result.done_count is None or result.done_count > 0 else "CR_LATER"
+        return "CR_SUCCESS" if result.is_success else "CR_LATER"
     return "CR_RETURN_NULL"

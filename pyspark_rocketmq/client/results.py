@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from ..errors import OptionError
 from .message import ReceivedMessage
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "later",
     "success_of_first",
     "suspend",
+    "to_ordered",
+    "with_auto_commit",
 ]
 
 DEAD_LETTER = -1
@@ -44,6 +47,11 @@ class Consumed(NamedTuple):
     done_count: int | None = None
     delay_level: int = 0
     """0: the broker chooses by the number of failures; above 0: this level; -1: the messages become dead letters."""
+
+    @property
+    def is_success(self) -> bool:
+        """Whether any message succeeded. Java has the same: success of the first 0 messages is RECONSUME_LATER."""
+        return self.done_count is None or self.done_count > 0
 
 
 class OrderlyStatus(Enum):
@@ -61,6 +69,8 @@ class Ordered(NamedTuple):
     status: OrderlyStatus
     suspend_s: float | None = None
     """The pause before the batch is tried again; None takes the settings' pause. It is kept between 10 ms and 30 s."""
+    auto_commit: bool | None = None
+    """Whether success of this batch commits at once; None takes the setting `auto_commit`."""
 
 
 SUCCESS = Consumed()
@@ -87,3 +97,26 @@ def later(delay_level: int) -> Consumed:
 def suspend(seconds: float) -> Ordered:
     """Return the result for a failed batch in order: the same messages come again after a pause of `seconds`."""
     return Ordered(OrderlyStatus.SUSPEND, seconds)
+
+
+def with_auto_commit(result: Ordered | Consumed, auto_commit: bool) -> Ordered:
+    """Return a result in order with a choice for this batch, whatever the setting `auto_commit` says.
+
+    With True, success commits this batch and all before it. With False only COMMIT commits, and ROLLBACK makes all
+    messages since the last commit come again.
+    """
+    ordered = to_ordered(result)
+    if ordered is None:
+        raise OptionError("result", repr(result), "not the result of a batch in order", advice=ORDERLY_ADVICE)
+    return ordered._replace(auto_commit=auto_commit)
+
+
+def to_ordered(result: object) -> Ordered | None:
+    """Return what an orderly listener returned as a result in order; None if it is no result."""
+    if isinstance(result, Ordered):
+        return result
+    if not isinstance(result, Consumed):
+        return None
+    if result == SUCCESS:
+        return Ordered(OrderlyStatus.SUCCESS)
+    return SUSPEND if result == RECONSUME_LATER else None

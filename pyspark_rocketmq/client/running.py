@@ -9,10 +9,11 @@ from typing import Self
 
 from ..errors import LocalProtocolError
 from ..pull.process_queue import FlowLimits
+from .loop import OwnThread
 
 __all__ = ["MemberState", "Running"]
 
-_CLOSING_S = 5.0
+_OWN_THREAD_S = 5.0
 
 
 class Running(ABC):
@@ -22,6 +23,7 @@ class Running(ABC):
         self._started = threading.Lock()
         self._closing = threading.Lock()
         """Each of the two locks is acquired once, by the first call of `start` or `close`, and never released."""
+        self._closer: threading.Thread | None = None
         self._closed = threading.Event()
 
     def __enter__(self) -> Self:
@@ -58,14 +60,23 @@ class Running(ABC):
         return self._closed.wait(timeout_s)
 
     def close(self) -> None:
-        """Stop and free all resources. A second call waits until the first one has finished, at most 5 seconds."""
+        """Stop and free all resources. A second call waits until the first one has finished.
+
+        It waits at most 5 seconds in a thread for which the first call may be waiting: in a listener or signal handler.
+        """
         if not self._closing.acquire(blocking=False):
-            self._closed.wait(_CLOSING_S)
+            self._closed.wait(_OWN_THREAD_S if self._may_hinder_closing() else None)
             return
+        self._closer = threading.current_thread()
         try:
             self._close()
         finally:
             self._closed.set()
+
+    def _may_hinder_closing(self) -> bool:
+        """Return whether the first call of `close` may wait for this thread, or was interrupted in it by a signal."""
+        thread = threading.current_thread()
+        return isinstance(thread, OwnThread) or self._closer in (None, thread)
 
     @abstractmethod
     def _start(self) -> None:

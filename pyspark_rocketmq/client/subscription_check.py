@@ -36,10 +36,18 @@ class SubscriptionCheck:
         """Whether a heartbeat was sent before, so that brokers may list this member itself."""
         self._logged: frozenset[str] = frozenset()
         self._may_ask = True
+        self._compared: dict[str, tuple[str, str]] | None = None
+        """The member's own expressions at the last comparison; None before the first one."""
 
     def compare(self, own: ConsumerData) -> None:
-        """Fetch the group's subscriptions and log how they differ from `own`. Called before each heartbeat."""
-        if self._may_ask:
+        """Fetch the group's subscriptions and log how they differ from `own`. Called before each heartbeat.
+
+        If `own` has changed since the last comparison, nothing is compared: brokers may still have the old one.
+        """
+        expressions = _expressions(own.subscription_data_set)
+        is_changed = self._compared not in (None, expressions)
+        self._compared = expressions
+        if self._may_ask and not is_changed:
             self._ask(own)
         self._is_known = True
 

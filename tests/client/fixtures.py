@@ -147,16 +147,18 @@ class Group:
         """Return settings of a pull consumer that subscribes to the topic; `given` replaces some of them."""
         return PullConsumerSettings(**self._common(given))
 
-    def concurrent(self, listener: Any, *, clock: Any = None, queue_listener: Any = None, **given: Any) -> PushConsumer:
+    def concurrent(
+        self, listener: Any, *, clock: Any = None, queue_listener: Any = None, hooks: Any = (), **given: Any
+    ) -> PushConsumer:
         """Start a concurrent push consumer and return it."""
-        made = PushConsumer.concurrent(
-            self.cluster_settings, self.settings(**given), listener, queue_listener=queue_listener, clock=clock
-        )
+        settings, more = self.settings(**given), {"queue_listener": queue_listener, "hooks": hooks, "clock": clock}
+        made = PushConsumer.concurrent(self.cluster_settings, settings, listener, **more)
         return self._open.enter_context(made)
 
-    def orderly(self, listener: Any, *, clock: Any = None, **given: Any) -> PushConsumer:
+    def orderly(self, listener: Any, *, clock: Any = None, hooks: Any = (), **given: Any) -> PushConsumer:
         """Start an orderly push consumer and return it."""
-        made = PushConsumer.orderly(self.cluster_settings, self.settings(**given), listener, clock=clock)
+        settings = self.settings(**given)
+        made = PushConsumer.orderly(self.cluster_settings, settings, listener, hooks=hooks, clock=clock)
         return self._open.enter_context(made)
 
     def pulling(self, **given: Any) -> PullConsumer:

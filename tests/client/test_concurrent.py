@@ -280,3 +280,35 @@ def test_what_would_end_a_thread_counts_as_failure(group: Group, error: type[Bas
     group.concurrent(log, thread_count=1)
     until(lambda: group.committed().get(0) == 2)
     assert [record.body for record in group.stub.messages(SCHEDULE)] == [b"bad"]
+
+
+def test_a_listener_sees_when_it_got_a_message(group: Group) -> None:
+    """The property CONSUME_START_TIME is the time of the call in ms; a message that comes again has a new one."""
+    for code in (RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V2):
+        group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=code, times=None)
+    group.put("a", queue_id=0)
+    clock, starts = ManualClock(), list[tuple[str, int]]()
+
+    def answer(batch: Sequence[ReceivedMessage]) -> Consumed:
+        starts.append((batch[0].properties["CONSUME_START_TIME"], clock.wall_ms()))
+        return RECONSUME_LATER
+
+    group.concurrent(answer, clock=clock)
+    clock.advance_until(lambda: len(starts) >= 3)
+    times = [int(text) for text, _ in starts]
+    assert times == sorted(set(times))
+    assert all(now - 60_000 <= time <= now for time, (_, now) in zip(times, starts, strict=True))
+    group.stub.faults.clear()
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["sent back", "copied"])
+def test_only_a_copy_keeps_the_time_of_its_failure(refused: bool, group: Group) -> None:
+    """As with the Java client, CONSUME_START_TIME is stored with a copy, but not with a message that was sent back."""
+    if refused:
+        group.stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=RequestCode.CONSUMER_SEND_MSG_BACK)
+    group.put("a", queue_id=0)
+    group.concurrent(Log(lambda _: RECONSUME_LATER))
+
+    until(lambda: group.stub.messages(SCHEDULE))
+    [stored] = group.stub.messages(SCHEDULE)
+    assert ("CONSUME_START_TIME" in stored.properties) == refused

@@ -30,6 +30,7 @@ def test_the_guide_shows_every_face() -> None:
         "In a transaction",
         "Consume in any order",
         "Consume in order",
+        "Hooks",
         "Broadcast",
         "Pull as a member (lite pull)",
         "Pull given queues",

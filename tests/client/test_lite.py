@@ -271,3 +271,78 @@ def test_polling_ends_with_the_consumer(group: Group) -> None:
         thread.join(TIMEOUT_S)
     assert sorted(ended) == ["iterated", "polled 0"]
     assert not consumer.poll(TIMEOUT_S)
+
+
+def test_assigning_again_applies_another_filter(make_group: Callable[..., Group]) -> None:
+    """If held queues are assigned with another filter, `poll` returns its messages after those already returned."""
+    group = make_group(queues=1)
+    for number in range(10):
+        group.put(f"{number}", tags="odd" if number % 2 else "even")
+    consumer = group.pulling(subscriptions={}, pull_batch_size=1)
+    consumer.assign([queue(0)], "even")
+    assert [message.body for message in poll_all(consumer, 2)] == [b"0", b"2"]
+    until(lambda: consumer._member.table.get(queue(0)).process_queue.message_count >= 3)  # type: ignore[union-attr]
+
+    consumer.assign([queue(0)], "odd")
+    assert [message.body for message in poll_all(consumer, 3)] == [b"5", b"7", b"9"]
+    consumer.poll(0.0)
+    until(lambda: group.committed().get(0) == 10)
+
+
+def test_assigning_with_a_wider_filter_returns_what_was_left_out(make_group: Callable[..., Group]) -> None:
+    """If the new filter matches messages between cached ones, they are returned as well, in their order."""
+    group = make_group(queues=1)
+    for number in range(6):
+        group.put(f"{number}", tags="odd" if number % 2 else "even")
+    consumer = group.pulling(subscriptions={}, pull_batch_size=1, auto_commit=False)
+    consumer.assign([queue(0)], "even")
+    poll_all(consumer, 1)
+    until(lambda: consumer._member.table.get(queue(0)).process_queue.message_count == 3)  # type: ignore[union-attr]
+
+    consumer.assign([queue(0)], "odd || even")
+    assert [message.body for message in poll_all(consumer, 4)] == [b"2", b"3", b"4", b"5"]
+    consumer.commit()
+    assert consumer.committed(queue(0)) == 6
+
+
+def test_a_filter_counts_for_all_queues_of_the_topic(group: Group) -> None:
+    """If a queue is added with another filter, it also applies to the queue that was held before."""
+    group.put("returned", "cached", tags="a", queue_id=0)
+    consumer = group.pulling(subscriptions={}, pull_batch_size=1)
+    consumer.assign([queue(0)], "a")
+    poll_all(consumer, 1)
+    until(lambda: consumer._member.table.get(queue(0)).process_queue.message_count == 2)  # type: ignore[union-attr]
+    consumer.assign([queue(0), queue(1)], "b")
+    group.put("held", tags="b", queue_id=0)
+    group.put("added", tags="b", queue_id=1)
+
+    assert {message.body for message in poll_all(consumer, 2)} == {b"held", b"added"}
+
+
+def test_assigning_the_same_again_changes_nothing(make_group: Callable[..., Group]) -> None:
+    """If a held queue is assigned with its present filter, its cached messages stay."""
+    group = make_group(queues=1)
+    group.put(*"abc")
+    consumer = group.pulling(subscriptions={}, pull_batch_size=1)
+    consumer.assign([queue(0)])
+    poll_all(consumer, 1)
+    held = consumer._member.table.get(queue(0))
+
+    for wanted in ("*", ""):
+        consumer.assign([queue(0)], wanted)
+        assert consumer._member.table.get(queue(0)) is held
+    assert [message.body for message in poll_all(consumer, 2)] == [b"b", b"c"]
+
+
+def test_a_paused_queue_stays_paused_elsewhere(group: Group) -> None:
+    """After `seek`, or with another filter, a paused queue returns no messages until `resume`."""
+    consumer = group.pulling(subscriptions={})
+    consumer.assign([queue(0)])
+    consumer.pause([queue(0)])
+    group.put("a", "b", queue_id=0, tags="t")
+    consumer.seek(queue(0), 1)
+    consumer.assign([queue(0)], "t")
+    assert not consumer.poll(0.2)
+
+    consumer.resume([queue(0)])
+    assert [message.body for message in poll_all(consumer, 1)] == [b"b"]

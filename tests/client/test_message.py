@@ -153,3 +153,18 @@ def test_an_answer_without_messages_is_no_batch() -> None:
     assert read_batch(_pulled(), 7) is None
     assert read_batch(_pulled(inner), 8) is None
     assert not read_messages(_pulled(inner), 8)
+
+
+@pytest.mark.parametrize("made_before", [True, False])
+def test_a_batch_notes_when_its_listener_began(made_before: bool) -> None:
+    """All messages of a batch have the latest CONSUME_START_TIME, whenever their objects and properties were made."""
+    batch = read_batch(_pulled(PLAIN, replace(PLAIN, queue_offset=8)), 7)
+    assert batch is not None
+    if made_before:
+        assert ["CONSUME_START_TIME" in message.properties for message in batch] == [False, False]
+    batch.note_consume_start(4711)
+    assert [message.properties["CONSUME_START_TIME"] for message in batch] == ["4711", "4711"]
+    batch.note_consume_start(4712)
+
+    assert [message.properties["CONSUME_START_TIME"] for message in batch] == ["4712", "4712"]
+    assert batch[0].properties["colour"] == "red"

@@ -12,7 +12,19 @@ import pytest
 
 from broker_stub import Settings
 from pyspark_rocketmq.client.message import ReceivedMessage
-from pyspark_rocketmq.client.results import COMMIT, RECONSUME_LATER, ROLLBACK, SUCCESS, SUSPEND, Ordered, suspend
+from pyspark_rocketmq.client.results import (
+    COMMIT,
+    RECONSUME_LATER,
+    ROLLBACK,
+    SUCCESS,
+    SUSPEND,
+    Ordered,
+    later,
+    success_of_first,
+    suspend,
+    with_auto_commit,
+)
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import dead_letter_topic
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, queue, until
@@ -102,6 +114,18 @@ def test_used_up_retries_end_among_the_dead_letters(group: Group) -> None:
     assert (dead.body, dead.reconsume_times) == (b"poison", 3)
     assert dead.properties["RETRY_TOPIC"] == TOPIC
     assert "ORIGIN_MESSAGE_ID" in dead.properties
+
+
+def test_a_batch_comes_again_as_a_whole(group: Group) -> None:
+    """As with the Java client, a dead letter comes again if another message of its batch could not be sent away."""
+    group.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.SEND_MESSAGE_V2, times=3)
+    group.put("a", "b", queue_id=0)
+    log = Log(lambda _: SUSPEND)
+    group.orderly(log, max_reconsume_times=0, suspend_s=0.02, batch_size=2)
+
+    until(lambda: group.committed().get(0) == 2)
+    assert log.bodies == [b"a", b"b"] * 2
+    assert [record.body for record in group.stub.messages(dead_letter_topic(GROUP))] == [b"b", b"a", b"b"]
 
 
 def test_what_cannot_be_sent_away_is_tried_again_in_its_place(group: Group) -> None:
@@ -262,3 +286,110 @@ def test_locks_are_renewed_while_a_round_waits(group: Group) -> None:
     until(lambda: mute.fired > before, "the round looks at its next topic, three seconds later")
     assert renewals.fired >= 3
     group.stub.faults.clear()
+
+
+# --- auto-commit of each batch ---------------------------------------------------------------------------------------
+
+
+def test_a_batch_may_commit_nothing(group: Group) -> None:
+    """With auto-commit, a batch that chooses otherwise is committed by the next batch that commits."""
+    group.put(*"abcd", queue_id=0)
+    gate = threading.Event()
+
+    def answer(batch: Sequence[ReceivedMessage]) -> object:
+        if batch[0].body == b"c":
+            gate.wait(20)
+            return SUCCESS
+        return with_auto_commit(SUCCESS, False)
+
+    log = Log(answer)
+    consumer = group.orderly(log)
+    log.wait_for(3)
+    assert group.committed().get(0, 0) == 0
+    gate.set()
+    log.wait_for(4)
+    consumer.close()
+    assert group.committed()[0] == 3
+
+
+def test_a_batch_may_commit_at_once(group: Group) -> None:
+    """Without auto-commit, a batch that chooses it commits itself and all batches before it."""
+    group.put(*"abc", queue_id=0)
+    log = Log(lambda batch: with_auto_commit(SUCCESS, True) if batch[0].body == b"b" else SUCCESS)
+    consumer = group.orderly(log, auto_commit=False)
+    log.wait_for(3)
+    consumer.close()
+
+    assert group.committed()[0] == 2
+
+
+def test_a_batch_may_roll_back_those_before_it(group: Group) -> None:
+    """With auto-commit, a batch may choose ROLLBACK; all batches since the last commit come again after the pause."""
+    group.put(*"abc", queue_id=0)
+    answers = [SUCCESS, with_auto_commit(SUCCESS, False), with_auto_commit(ROLLBACK, False)]
+    log = Log(lambda _: answers[len(log.messages) - 1] if len(log.messages) <= 3 else SUCCESS)
+    group.orderly(log, suspend_s=0.02)
+
+    until(lambda: group.committed().get(0) == 3)
+    assert log.bodies == [b"a", b"b", b"c", b"b", b"c"]
+    assert log.messages[-1].reconsume_times == 0
+
+
+@pytest.mark.parametrize("result", [COMMIT, ROLLBACK], ids=["COMMIT", "ROLLBACK"])
+def test_with_auto_commit_both_commit_and_are_logged(
+    result: Ordered, group: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With auto-commit, COMMIT and ROLLBACK commit the batch as in Java, and the log says what to do instead."""
+    group.put("a", queue_id=0)
+    log = Log(lambda _: result)
+    group.orderly(log)
+
+    until(lambda: group.committed().get(0) == 1)
+    assert log.bodies == [b"a"]
+    assert f"returned {result.status.name} for" in caplog.text
+    assert "with_auto_commit(result, False)" in caplog.text
+
+
+@pytest.mark.parametrize(("auto_commit", "position"), [(True, 1), (False, 0)])
+def test_a_dead_letter_is_committed_as_its_batch_chooses(auto_commit: bool, position: int, group: Group) -> None:
+    """If a message becomes a dead letter, the position passes it at once only if its batch chooses auto-commit."""
+    group.put(*"ab", queue_id=0)
+    choices = {b"a": with_auto_commit(SUSPEND, auto_commit), b"b": with_auto_commit(SUCCESS, False)}
+    log = Log(lambda batch: choices[batch[0].body])
+    consumer = group.orderly(log, max_reconsume_times=0)
+    log.wait_for(2)
+    consumer.close()
+
+    assert [record.body for record in group.stub.messages(dead_letter_topic(GROUP))] == [b"a"]
+    assert group.committed().get(0, 0) == position
+
+
+@pytest.mark.parametrize(
+    ("result", "counts"),
+    [
+        (SUCCESS, (2, 0)),
+        (with_auto_commit(SUCCESS, False), (2, 0)),
+        (COMMIT, (2, 0)),
+        (with_auto_commit(COMMIT, False), (0, 0)),
+        (with_auto_commit(ROLLBACK, False), (0, 0)),
+        (with_auto_commit(suspend(30), False), (0, 2)),
+        (suspend(30), (0, 2)),
+    ],
+)
+def test_results_are_counted_as_in_java(result: Ordered, counts: tuple[int, int], group: Group) -> None:
+    """Administrators see messages of SUCCESS and SUSPEND; COMMIT and ROLLBACK without auto-commit count none."""
+    group.put("a", "b", queue_id=0)
+    log = Log(lambda _: result)
+    consumer = group.orderly(log, batch_size=2, suspend_s=30, await_termination_s=30)
+    log.wait_for(2)
+    consumer.close()
+
+    status = consumer._member.statistics.status(TOPIC)
+    assert (round(60 * status.consume_ok_tps), round(60 * status.consume_failed_tps)) == counts
+
+
+@pytest.mark.parametrize("value", [None, "done", later(3), success_of_first(1)], ids=repr)
+def test_only_results_in_order_have_a_choice(value: object) -> None:
+    """A value that is no result of a batch in order is refused, with the results that there are."""
+    with pytest.raises(OptionError, match="SUSPEND or suspend"):
+        with_auto_commit(value, False)  # type: ignore[arg-type]

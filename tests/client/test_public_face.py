@@ -162,6 +162,8 @@ def test_a_broadcasting_member_may_be_asked_for_as_text(group: Group) -> None:
         (lambda: PushConsumer.concurrent(ClusterSettings(("a:1",)), SETTINGS, done), "name_servers"),  # type: ignore[arg-type]
         (lambda: PushConsumer.orderly(NOWHERE, ProducerSettings(group="g"), done), "settings"),  # type: ignore[arg-type]
         (lambda: PushConsumer.orderly(NOWHERE, SETTINGS, None), "listener"),  # type: ignore[arg-type]
+        (lambda: PushConsumer.orderly(NOWHERE, SETTINGS, done, hooks=[done]), "hooks"),  # type: ignore[list-item]
+        (lambda: PushConsumer.concurrent(NOWHERE, SETTINGS, done, hooks=done), "hooks"),  # type: ignore[arg-type]
         (lambda: PullConsumer(NOWHERE, SETTINGS), "settings"),  # type: ignore[arg-type]
         (lambda: Producer(NOWHERE, "shop"), "settings"),  # type: ignore[arg-type]
         (lambda: Producer(NOWHERE, ProducerSettings(group="g"), check=True), "check"),  # type: ignore[arg-type]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from pyspark_rocketmq.client import SUCCESS, PushConsumer, ReceivedMessage
+from pyspark_rocketmq.client import SUCCESS, PushConsumer, ReceivedMessage, running
 from pyspark_rocketmq.errors import LocalProtocolError
 from tests.client.fixtures import GROUP, TIMEOUT_S, Group, Log, until
 
@@ -88,3 +89,87 @@ def test_an_interrupt_ends_waiting_and_closes(group: Group, monkeypatch: pytest.
         consumer.wait()
     assert consumer._closed.is_set()
     assert group.stub.groups() == {}
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the time that `close` waits in a listener."""
+    monkeypatch.setattr(running, "_OWN_THREAD_S", 0.05)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_second_close_waits_however_long_the_first_takes(group: Group) -> None:
+    """A second `close` returns only when the first is done, even if a listener holds that up for longer than 5 s."""
+    gate, ended = threading.Event(), list[str]()
+    group.put("a", queue_id=0)
+    log = Log(lambda _: gate.wait(TIMEOUT_S) and SUCCESS)
+    consumer = group.concurrent(log, await_termination_s=TIMEOUT_S)
+    log.wait_for(1)
+
+    def close() -> None:
+        consumer.close()
+        ended.append("closed")
+
+    closers = [threading.Thread(target=close) for _ in range(3)]
+    for thread in closers:
+        thread.start()
+    closers[-1].join(0.3)
+    assert ended == []
+    gate.set()
+    for thread in closers:
+        thread.join(TIMEOUT_S)
+    assert ended == ["closed"] * 3
+    assert group.committed().get(0) == 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_listener_that_closes_second_does_not_hold_up_the_first(group: Group) -> None:
+    """If a listener calls `close` while closing waits for it, its call returns soon, and its message is committed."""
+    is_closing, is_late = threading.Event(), threading.Event()
+
+    def close(_: Sequence[ReceivedMessage]) -> Any:
+        is_closing.wait(TIMEOUT_S)
+        until(lambda: not consumer._member.state.is_running)
+        consumer.close()
+        is_late.set()
+        return SUCCESS
+
+    group.put("a", queue_id=0)
+    log = Log(close)
+    consumer = group.concurrent(log, await_termination_s=TIMEOUT_S)
+    log.wait_for(1)
+    is_closing.set()
+    consumer.close()
+    assert is_late.is_set()
+    assert group.committed().get(0) == 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_close_in_a_signal_handler_does_not_wait_for_itself(group: Group) -> None:
+    """If a signal handler interrupts `close` and calls it again, the handler returns and the first call goes on."""
+    group.put("a", queue_id=0)
+    gate, waited = threading.Event(), list[bool]()
+
+    def handle(*_: object) -> None:
+        consumer.close()
+        gate.set()
+
+    def interrupt() -> None:
+        until(lambda: not consumer._member.state.is_running)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    def answer(_: Sequence[ReceivedMessage]) -> Any:
+        waited.append(gate.wait(TIMEOUT_S))
+        return SUCCESS
+
+    log = Log(answer)
+    consumer = group.concurrent(log, await_termination_s=TIMEOUT_S)
+    log.wait_for(1)
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        threading.Thread(target=interrupt).start()
+        consumer.close()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert waited == [True]
+    assert group.committed().get(0) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from broker_stub.long_polling import CHECK_INTERVAL_MS
 from pyspark_rocketmq.client import Subscription
 from pyspark_rocketmq.errors import LocalProtocolError, OptionError, RocketMQError
-from pyspark_rocketmq.model import retry_topic
+from pyspark_rocketmq.model import MessageQueue, retry_topic
 from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, until
 
 OTHER = "refunds"
@@ -72,6 +72,22 @@ def test_a_topic_is_dropped_while_running(two_topics: Group) -> None:
     two_topics.put("a")
     log.wait_for(2)
     assert log.bodies == [b"done", b"a"]
+
+
+def test_the_listener_of_queues_is_told_what_was_dropped(two_topics: Group) -> None:
+    """After `unsubscribe` the queue listener is called once: with the topic, its queues, and none of the member's."""
+    told: list[tuple[str, int, int]] = []
+
+    def note(topic: str, every: Collection[MessageQueue], ours: Collection[MessageQueue]) -> None:
+        told.append((topic, len(every), len(ours)))
+
+    consumer = two_topics.concurrent(Log(), subscriptions=[TOPIC, OTHER], queue_listener=note)
+    until(lambda: {(TOPIC, 2, 2), (OTHER, 2, 2)} <= set(told))
+    consumer.unsubscribe(OTHER)
+    until(lambda: (OTHER, 2, 0) in told)
+    consumer.subscribe(OTHER)
+    until(lambda: told.count((OTHER, 2, 2)) == 2)
+    assert told.count((OTHER, 2, 0)) == 1
 
 
 def test_an_orderly_consumer_unlocks_what_it_drops(two_topics: Group) -> None:

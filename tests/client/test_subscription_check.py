@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
+from pyspark_rocketmq.client import PushConsumer
 from pyspark_rocketmq.client.settings import MessageModel
 from pyspark_rocketmq.client.subscription_check import find_differences
 from pyspark_rocketmq.pull.settings import Subscription
 from pyspark_rocketmq.wire.bodies import ConsumerData, build_subscription
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, until
+from tests.client.fixtures import GROUP, QUICK, TIMEOUT_S, TOPIC, Group, Log, until
 
 MINE = ConsumerData(
     group_name=GROUP,
@@ -73,19 +77,72 @@ def test_a_group_of_the_other_model_is_logged_and_loses_nothing(group: Group, ca
     assert sum(group.committed().values()) <= len(clustering.messages)
 
 
-def test_two_members_of_one_name_are_logged_and_lose_nothing(group: Group, caplog: pytest.LogCaptureFixture) -> None:
-    """If two members have the same instance name, the second logs it, and no unseen message is committed."""
-    logs = [Log(), Log()]
-    group.concurrent(logs[0], instance_name="same")
-    until(lambda: group.stub.groups())
-    group.concurrent(logs[1], instance_name="same")
+TWIN = """
+import sys
+from pyspark_rocketmq.client import SUCCESS, ConsumerSettings, PushConsumer
+
+def listener(messages):
+    for message in messages:
+        print(message.queue.queue_id, message.offset, flush=True)
+    return SUCCESS
+
+settings = ConsumerSettings(group=sys.argv[2], subscriptions=sys.argv[3], instance_name="same")
+with PushConsumer.concurrent(sys.argv[1], settings, listener):
+    sys.stdin.read()
+"""
+"""A program that consumes until its input ends, and prints queue and offset of each message."""
+
+
+@pytest.fixture
+def twin(group: Group) -> Iterator[subprocess.Popen[str]]:
+    """Yield another process with a consumer of the group whose instance name is "same"."""
+    command = [sys.executable, "-c", TWIN, group.stub.name_server, GROUP, TOPIC]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        until(lambda: group.stub.groups())
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_two_members_of_one_name_are_logged_and_lose_nothing(
+    group: Group, twin: subprocess.Popen[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """If two processes use one instance name, the second logs it, and no unseen message is committed."""
+    log = Log()
+    consumer = group.concurrent(log, instance_name="same")
     group.stub.fill(TOPIC, 40, 10)
     until(lambda: "is a member already; give every member an instance name" in caplog.text)
-    until(lambda: any(log.messages for log in logs))
+    log.wait_for(1)
+    lines, _ = twin.communicate("", TIMEOUT_S)
+    consumer.close()
 
-    for number, offset in group.committed().items():
-        seen = {message.offset for log in logs for message in log.messages if message.queue.queue_id == number}
-        assert seen >= set(range(offset))
+    seen = {(message.queue.queue_id, message.offset) for message in log.messages}
+    seen |= {(int(queue_id), int(offset)) for queue_id, offset in map(str.split, lines.splitlines())}
+    for number, end in group.committed().items():
+        assert seen >= {(number, offset) for offset in range(end)}
+
+
+def test_a_change_of_ones_own_is_no_difference(group: Group, caplog: pytest.LogCaptureFixture) -> None:
+    """Before brokers got a member's new subscriptions by a heartbeat, it does not take its old ones for another's."""
+    member = PushConsumer.concurrent(group.cluster_settings, group.settings(), Log())._member
+    membership = member.membership
+    membership.queues(TOPIC)
+    membership.check_others()
+    membership.heartbeat()
+    for _ in range(2):
+        membership.subscribe("refunds", Subscription("paid"))
+        membership.check_others()
+        membership.unsubscribe("refunds")
+        membership.check_others()
+    assert "disagree" not in caplog.text
+
+    membership.subscribe("refunds", Subscription("paid"))
+    membership.check_others()
+    membership.check_others()
+    assert "others want nothing of refunds, this member wants TAG 'paid'" in caplog.text
+    member.cluster.close()
 
 
 def test_a_member_that_may_not_ask_asks_once(group: Group) -> None:

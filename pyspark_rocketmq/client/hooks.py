@@ -1,0 +1,101 @@
+"""Call the user's hooks before and after each call of a listener, for example to trace or measure consumption.
+
+These are the consume hooks of RocketMQ's Java client. An exception of a hook is logged and has no other effect.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from ..model import MessageQueue
+from .message import ReceivedMessage
+
+__all__ = ["ConsumeContext", "ConsumeHook", "ConsumeReturnType", "Hooks"]
+
+_log = logging.getLogger(__name__)
+
+
+class ConsumeReturnType(Enum):
+    """The end of a call of the listener, with the names of the Java client. The first of these that applies counts."""
+
+    EXCEPTION = "EXCEPTION"
+    """The listener raised."""
+    RETURNNULL = "RETURNNULL"
+    """The listener returned None, or another value that is no result."""
+    TIME_OUT = "TIME_OUT"
+    """The listener took `consume_timeout_s` or longer, whatever it returned."""
+    FAILED = "FAILED"
+    """The listener returned that the whole batch failed."""
+    SUCCESS = "SUCCESS"
+    """Anything else. As in the Java client, ROLLBACK of a batch in order counts as SUCCESS."""
+
+
+@dataclass(slots=True)
+class ConsumeContext:
+    """One call of the listener. A hook gets the same object before and after it."""
+
+    group: str
+    queue: MessageQueue
+    messages: Sequence[ReceivedMessage]
+    props: dict[str, Any] = field(default_factory=dict)
+    """Empty; hooks may keep here what they need after the call."""
+    status: str | None = None
+    """The Java client's name of the result that is applied, e.g. RECONSUME_LATER; None before the call."""
+    is_success: bool = False
+    """Whether the result that is applied is a success; False before the call."""
+    return_type: ConsumeReturnType | None = None
+    """The way in which the call ended; None before the call."""
+
+
+class ConsumeHook:
+    """Base class of hooks. Both methods do nothing unless a subclass overrides them; many threads may call them."""
+
+    def before(self, context: ConsumeContext) -> None:
+        """Run before the listener is called."""
+
+    def after(self, context: ConsumeContext) -> None:
+        """Run after the listener has returned or raised, and before its result is applied.
+
+        It does not run if an orderly consumer loses the queue between `before` and the listener.
+        """
+
+
+class Hooks:
+    """The hooks of one consumer, in the order in which they run."""
+
+    def __init__(self, hooks: Sequence[ConsumeHook], group: str, timeout_s: float) -> None:
+        self._before = tuple(hook.before for hook in hooks)
+        self._after = tuple(hook.after for hook in hooks)
+        self._group = group
+        self._timeout_s = timeout_s
+
+    def before(self, queue: MessageQueue, messages: Sequence[ReceivedMessage]) -> ConsumeContext | None:
+        """Run the hooks before a call of the listener; return the context for `after`, or None without hooks."""
+        if not self._before:
+            return None
+        context = ConsumeContext(self._group, queue, messages)
+        _call(self._before, context)
+        return context
+
+    def after(self, context: ConsumeContext, status: str, is_success: bool, kind: ConsumeReturnType) -> None:
+        """Run the hooks after a call of the listener that ended in this way."""
+        context.status, context.is_success, context.return_type = status, is_success, kind
+        _call(self._after, context)
+
+    def judge(self, spent_s: float, *, is_failed: bool) -> ConsumeReturnType:
+        """Return the type of a call that returned a result after this time."""
+        if spent_s >= self._timeout_s:
+            return ConsumeReturnType.TIME_OUT
+        return ConsumeReturnType.FAILED if is_failed else ConsumeReturnType.SUCCESS
+
+
+def _call(methods: Sequence[Callable[[ConsumeContext], object]], context: ConsumeContext) -> None:
+    for method in methods:
+        try:
+            method(context)
+        except BaseException:  # `sys.exit()`, too: it must not end the worker.
+            _log.exception("the hook %r failed on messages of %s and is ignored", method, context.queue)
