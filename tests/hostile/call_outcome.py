@@ -97,10 +97,11 @@ def _texts_of(error: BaseException | None) -> Iterator[str]:
 
 @contextmanager
 def _logged(outcome: CallOutcome) -> Iterator[None]:
-    """Collect the lines that the library's loggers write, from level INFO on."""
+    """Collect the lines that the library's loggers write from level INFO on, and the texts of all levels."""
 
     def emit(record: logging.LogRecord) -> None:
-        outcome.log.append(f"{record.levelname} {record.getMessage()}")
+        if record.levelno >= logging.INFO:
+            outcome.log.append(f"{record.levelname} {record.getMessage()}")
         outcome.texts += [record.getMessage(), *_texts_of(record.exc_info[1] if record.exc_info else None)]
 
     handler = logging.Handler()
@@ -108,7 +109,7 @@ def _logged(outcome: CallOutcome) -> Iterator[None]:
     logger = logging.getLogger("pyspark_rocketmq")
     level = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.DEBUG)
     try:
         yield
     finally:

@@ -7,6 +7,8 @@ that. Here every entry point meets such texts.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from functools import partial
 
 import pytest
 
@@ -16,7 +18,7 @@ from tests.source.driving import GROUP
 from .behaviours import PULLS, ROUTE, body, each_record, first, flood, on, refuse, request_frame, rewrite
 from .entry_points import ENTRY_POINTS
 from .scenarios import Allowed, Scenario, run_and_check, scenario_of
-from .server import Behaviour, ServerFaults, honest
+from .server import Behaviour, Exchange, ServerFaults, honest
 
 FORGED = "no\n2026-01-01 00:00:00 ERROR forged\r\x1b[31m\x07\x85\u2028\u202e"
 REMARK = FORGED + "x" * 500_000
@@ -39,6 +41,18 @@ def refusing(code: ResponseCode, entry_point: str, *, only_brokers: bool) -> Sce
     refusal = first(5, refuse(code, REMARK)) if entry_point in ENDLESS else refuse(code, REMARK)
     name = f"{code.name} of {'brokers' if only_brokers else 'all'} for {entry_point}"
     return scenario_of(name, lambda: to_brokers(refusal) if only_brokers else refusal, entry_point)
+
+
+def forged_fields(exchange: Exchange) -> Iterable[bytes]:
+    """Send the response with forged text in all header fields."""
+    exchange.answer.fields = dict.fromkeys(exchange.answer.fields or {}, FORGED)
+    return [exchange.honest()]
+
+
+def forged_strings(exchange: Exchange) -> Iterable[bytes]:
+    """Send the response with forged text in all strings of a JSON body."""
+    is_json = bytes(exchange.answer.body[:1]) == b"{"
+    return (rewrite(rb'"[^"]*"(?!:)', lambda _: NAME) if is_json else honest)(exchange)
 
 
 def named(name: str, pattern: bytes, text: bytes, codes: int, entry_point: str = "batch") -> Scenario:
@@ -76,6 +90,11 @@ SCENARIOS = [
         named("a broker's name", b'"broker-a"', text, code, entry_point)
         for text in (NAME, LONG_NAME)
         for code, entry_point in ((ROUTE, "batch"), (ROUTE, "send"), (BROKERS, "brokers"))
+    ),
+    *(
+        scenario_of(f"{behaviour.__name__} for {entry_point}", partial(first, 20, behaviour), entry_point)
+        for behaviour in (forged_fields, forged_strings)
+        for entry_point in ENTRY_POINTS
     ),
     named("an address", rb'"127\.0\.0\.1:\d+"', b'"no\\nhost\\u202e:10911"', ROUTE),
     named("a broker's name in an order", rb"^\{", b'{"orderTopicConf":"b\\u001b[31m:1",', ROUTE, "send"),
