@@ -13,7 +13,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import NamedTuple
 
-from .errors import MOST_TEXT, OptionError, shown
+from .errors import OptionError, shown
 
 RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
@@ -29,7 +29,7 @@ class MessageQueue(NamedTuple):
     queue_id: int
 
     def __str__(self) -> str:
-        return shown(f"{self.topic}/{self.broker_name}/{self.queue_id}", MOST_TEXT)
+        return f"{shown(self.topic)}/{shown(self.broker_name)}/{self.queue_id}"
 
 
 def is_light(queue: MessageQueue) -> bool:
