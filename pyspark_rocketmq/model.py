@@ -13,7 +13,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import NamedTuple
 
-from .errors import OptionError
+from .errors import OptionError, shown
 
 RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
@@ -29,7 +29,7 @@ class MessageQueue(NamedTuple):
     queue_id: int
 
     def __str__(self) -> str:
-        return f"{self.topic}/{self.broker_name}/{self.queue_id}"
+        return f"{shown(self.topic)}/{shown(self.broker_name)}/{self.queue_id}"
 
 
 def is_light(queue: MessageQueue) -> bool:
@@ -159,6 +159,7 @@ def parse_address(text: str, option: str = "address") -> Address:
         not (colon and host and port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536)
         or "//" in host
         or len(host) > MOST_HOST_CHARACTERS
+        or not host.isprintable()
     ):
         raise OptionError(
             option, text[:MOST_HOST_CHARACTERS], "not an address", advice="give host:port, for example localhost:9876"

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+from ..errors import shown
 from ..model import MessageQueue
 from .assignment import Assigned, AssignmentTable
 from .loop import Loop
@@ -73,7 +74,7 @@ class Corrections:
             self._progress.forget(assigned.queue)
 
     def _begin_reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        _log.warning("an administrator moves %d queues of %s", len(offsets), topic)
+        _log.warning("an administrator moves %d queues of %s", len(offsets), shown(topic))
         self._state.begin_reset()
         for assigned in self._table.all(topic):
             if assigned.queue in offsets:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ..broker_errors import NoPermission
 from ..cluster.cluster import Cluster
-from ..errors import RocketMQError
+from ..errors import MOST_TEXT, RocketMQError, shown
 from ..model import RETRY_PREFIX
 from ..net.deadline import Deadline
 from ..wire.bodies import ConsumerConnection, ConsumerData, SubscriptionData
@@ -22,6 +22,8 @@ from ..wire.bodies import ConsumerConnection, ConsumerData, SubscriptionData
 __all__ = ["SubscriptionCheck", "find_differences"]
 
 TIMEOUT_S = 3.0
+_MOST_LOGGED = 20
+"""Number of differences in one log; brokers could name any number of topics."""
 _log = logging.getLogger(__name__)
 
 
@@ -64,8 +66,8 @@ class SubscriptionCheck:
             self._log_new(frozenset(each for seen in known.values() for each in self._differences(seen, own)))
 
     def _log_new(self, differences: frozenset[str]) -> None:
-        for each in sorted(differences - self._logged):
-            _log.warning("the members of group %s disagree: %s", self._group, each)
+        for each in sorted(differences - self._logged)[:_MOST_LOGGED]:
+            _log.warning("the members of group %s disagree: %s", self._group, shown(each, MOST_TEXT))
         self._logged = differences
 
     def _differences(self, seen: ConsumerConnection, own: ConsumerData) -> Iterator[str]:

@@ -218,7 +218,10 @@ class Offsets:
         self._without_statistics.update(requests.keys() - replies.keys())
         bounds: dict[MessageQueue, QueueBounds] = {}
         for part, reply in replies.items():
-            bounds |= _read_statistics(wanted[part], reply)
+            table = reply.body(TopicStatsTable).offset_table
+            for queue in wanted[part]:
+                if offsets := table.get(self._brokers.settings.namespace.wrap_queue(queue)):
+                    bounds[queue] = _bounds(offsets.min_offset, offsets.max_offset, reply)
         return bounds
 
     def _fetch_bounds_singly(
@@ -291,16 +294,6 @@ def _group_queues(queues: Iterable[MessageQueue]) -> dict[_TopicAtBroker, list[M
     for queue in queues:
         parts[_TopicAtBroker(queue.topic, queue.broker_name)].append(queue)
     return parts
-
-
-def _read_statistics(queues: Collection[MessageQueue], reply: Reply) -> dict[MessageQueue, QueueBounds]:
-    table = reply.body(TopicStatsTable).offset_table
-    by_id = {queue.queue_id: offsets for queue, offsets in table.items()}
-    return {
-        queue: _bounds(by_id[queue.queue_id].min_offset, by_id[queue.queue_id].max_offset, reply)
-        for queue in queues
-        if queue.queue_id in by_id
-    }
 
 
 def _bounds(min_offset: int, max_offset: int, reply: Reply) -> QueueBounds:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ..errors import (
+    MOST_NAME,
     LimitExceeded,
     MalformedFrame,
     NoBrokerAvailable,
@@ -97,6 +98,7 @@ class BrokerEndpoints:
 
 def broker_endpoints(data: BrokerData, address_map: AddressMap) -> BrokerEndpoints:
     """Return the processes of one broker that a name server's reply names."""
+    _require_name(data.broker_name)
     try:
         found = [
             BrokerEndpoint(number, address_map.reach(parse_address(text))) for number, text in data.broker_addrs.items()
@@ -118,6 +120,14 @@ def all_broker_endpoints(named: Iterable[BrokerData], address_map: AddressMap) -
             advice="check which brokers are registered at the name server",
         )
     return tuple(broker_endpoints(data, address_map) for data in named)
+
+
+def _require_name(broker_name: str) -> None:
+    """Raise unless a broker's name is one line of limited length; RocketMQ has no other rule for it."""
+    if not broker_name.isprintable() or len(broker_name) > MOST_NAME:
+        raise MalformedFrame(
+            f"a broker's name is longer than {MOST_NAME} characters or has control characters", broker=broker_name
+        )
 
 
 # --- routes ----------------------------------------------------------------------------------------------------------
@@ -201,6 +211,7 @@ def _queues(topic: str, source: str, held: _Held) -> tuple[MessageQueue, ...]:
     """Return the queues of all brokers, sorted; errors name `source`, the field with the numbers of queues."""
     counts, total = list[tuple[str, int]](), 0
     for broker_name, count in held:
+        _require_name(broker_name)
         counts.append((broker_name, count))
         total += max(0, count)
         if total > MOST_QUEUES:

@@ -106,7 +106,8 @@ class LossWarning:
         rule = LOSS_RULES[self.finding]
         known = "" if self.missing_count is None else f"{self.missing_count} of "
         count = f" ({known}{self.offset_count} offsets)" if self.offset_count else ""
-        return f"{self.queue}: {rule.what}; {rule.going_on}".format(planned=self.planned, found=self.found) + count
+        text = f"{rule.what}; {rule.going_on}".format(planned=self.planned, found=self.found)
+        return f"{self.queue}: {text}{count}"
 
     def joined(self, other: LossWarning) -> LossWarning:
         """Return one warning that spans this gap and another gap of the same queue."""

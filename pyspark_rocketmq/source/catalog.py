@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import chain
 
 from ..cluster.cluster import Cluster
-from ..cluster.names import is_system_topic
-from ..errors import BrokerError, OptionError, RocketMQError, TopicNotFound
+from ..cluster.names import is_system_topic, is_topic_name
+from ..errors import BrokerError, OptionError, RocketMQError, TopicNotFound, shown
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue, sort_queues
 from ..options.reader_options import ReaderOptions
 from ..planning.listed_queues import list_queues
@@ -35,6 +35,8 @@ class QueueCatalog:
         self._max_age_s = cluster.settings.route_max_age_s
         self._listing: Collection[str] = ()
         self._listing_due = float("-inf")
+        self._misnamed: frozenset[str] = frozenset()
+        """Names in the last list that no topic can have; a warning was logged about them."""
         self._absent_until: dict[str, float] = {}
         """Topics without a route, with the time at which name servers are asked for them again."""
         self._optional: frozenset[str | None] = frozenset()
@@ -132,13 +134,25 @@ class QueueCatalog:
 
     def _list_topics(self, pattern: str) -> list[str]:
         try:
-            topics = self._cluster.name_servers.fetch_topics()
+            listed = self._cluster.name_servers.fetch_topics()
         except BrokerError as cause:
             if cause.retriable:
                 raise
             advice = "list topics with subscribe"
             raise OptionError("subscribePattern", pattern, "this server does not list topics", advice=advice) from cause
-        return sorted(each for each in topics if not _is_internal(each) and self._options.selection.takes_topic(each))
+        topics = [each for each in listed if not _is_internal(each)]
+        self._warn_of_misnamed(frozenset(each for each in topics if not is_topic_name(each)))
+        return sorted(filter(self._options.selection.takes_topic, set(topics) - self._misnamed))
+
+    def _warn_of_misnamed(self, names: frozenset[str]) -> None:
+        """Log a warning about listed names that no topic can have, unless the last list had the same ones.
+
+        They never reach the pattern, which may need minutes for a long name.
+        """
+        if names - self._misnamed:
+            text = "name servers list %d names that no topic can have, which are not read, for example %s"
+            _log.warning(text, len(names), shown(min(names)))
+        self._misnamed = names
 
     def _readable(self, topic: str, may_be_absent: bool) -> Sequence[MessageQueue]:
         """Return the topic's readable queues, none for a topic that is absent.

@@ -33,7 +33,7 @@ from ..client.statistics import Statistics
 from ..client.stores import RemoteStore
 from ..cluster.cluster import Cluster
 from ..cluster.links import SharedLinks
-from ..errors import GroupError, LocalProtocolError, RocketMQError
+from ..errors import GroupError, LocalProtocolError, RocketMQError, shown
 from ..model import Address, MessageQueue
 from ..net.pool import SharedPool
 from ..offsets.requested import Keyword
@@ -144,7 +144,7 @@ class QueryMember:
 
     def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Note an administrator's reset, so that the next batch starts at these offsets."""
-        _log.warning("an administrator resets %d queues of %s; the next batch starts there", len(offsets), topic)
+        _log.warning("an administrator resets %d queues of %s; the next batch starts there", len(offsets), shown(topic))
         with self._reset_lock:
             self._resets |= offsets
 

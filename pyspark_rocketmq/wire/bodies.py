@@ -618,6 +618,11 @@ def _read_long(value: Any) -> int:
     return number
 
 
+def _read_double(value: Any) -> float:
+    """Return a number as a double; raise `OverflowError` for an integer that is too large for one."""
+    return float(_checked(value, float | int))
+
+
 def _checked(value: Any, kind: type | UnionType) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise TypeError(f"{shorten(value)} is not {kind}")
@@ -628,12 +633,12 @@ def _scalar_reader(kind: type | UnionType) -> Reader:
     return lambda value: _checked(value, kind)
 
 
-_KEY_READERS: dict[Any, Reader] = {str: str, int: int, MessageQueue: fastjson.parse_queue}
+_KEY_READERS: dict[Any, Reader] = {str: str, int: lambda key: _read_long(int(key)), MessageQueue: fastjson.parse_queue}
 _SCALAR_READERS: dict[Any, Reader] = {
     Any: lambda value: value,
     str: _scalar_reader(str),
     int: _read_long,
     bool: _scalar_reader(bool),
-    float: _scalar_reader(float | int),
+    float: _read_double,
     MessageQueue: fastjson.queue_of,
 }

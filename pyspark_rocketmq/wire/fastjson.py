@@ -16,10 +16,11 @@ References can also multiply other values. So `MOST_PARTS` limits the number of 
 from __future__ import annotations
 
 import json
+import math
 import re
 from functools import lru_cache
 from reprlib import repr as shorten
-from typing import Any
+from typing import Any, NoReturn
 
 from ..errors import LimitExceeded, MalformedFrame
 from ..model import MessageQueue
@@ -67,10 +68,15 @@ def _cached_queue(text: str) -> MessageQueue:
 def queue_of(value: Any) -> MessageQueue:
     """Return the queue that a parsed JSON object describes; raise `MalformedFrame` if it is no queue."""
     try:
-        queue = MessageQueue(str(value["topic"]), str(value["brokerName"]), int(value["queueId"]))
+        return MessageQueue(str(value["topic"]), str(value["brokerName"]), _read_queue_id(value["queueId"]))
     except (LookupError, TypeError, ValueError) as cause:
         raise MalformedFrame(f"not a queue: {shorten(value)}") from cause
-    return queue
+
+
+def _read_queue_id(value: object) -> int:
+    if type(value) is not int or not -(2**31) <= value < 2**31:
+        raise ValueError("the queue id is no 32-bit integer")
+    return value
 
 
 def write(value: Any, *, bare_integer_keys: bool = False) -> bytes:
@@ -86,9 +92,23 @@ def write(value: Any, *, bare_integer_keys: bool = False) -> bytes:
 
 def _parse_text(text: str) -> Any:
     try:
-        return json.loads(text)
+        return _DECODER.decode(text)
     except json.JSONDecodeError:
-        return json.loads(_BARE_KEY.sub(_quote, text))
+        return _DECODER.decode(_BARE_KEY.sub(_quote, text))
+
+
+def _read_float(text: str) -> float:
+    """Return a number with a fraction or exponent; raise `ValueError` if it is larger than a Java double can be."""
+    if math.isinf(value := float(text)):
+        raise ValueError(f"{text:.60} is too large a number")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+_DECODER = json.JSONDecoder(parse_float=_read_float, parse_constant=_refuse_constant)
 
 
 def _quote(match: re.Match[str]) -> str:
