@@ -90,6 +90,7 @@ def _build_cluster(given: GivenOptions) -> ClusterSettings:
         route_max_age_s=given.get(addressing.ROUTE_INTERVAL),
         retries=_RETRIES if retries is None else retries,
         pause=Backoff(first_s=pause_s, longest_s=pause_s),
+        allowed_brokers=given.maybe(security.ALLOWED_BROKERS),
     )
 
 
