@@ -85,3 +85,14 @@ def test_a_message_id_leads_to_no_stranger(stub: StubCluster) -> None:
     with pytest.raises(AddressNotAllowed):
         cluster.messages.view(message_id)
     assert strangers(stub) == []
+
+
+def test_a_replica_that_is_not_allowed_gets_no_request(make_stub: Callable[..., StubCluster]) -> None:
+    """If only a replica could answer, and it is not allowed, a read fails with its address, and nothing is sent."""
+    stub = make_stub(1, 1, topics={TOPIC: 1})
+    master, replica = stub.run(lambda: [str(broker.address) for broker in stub.state.brokers])
+    options = batch_options_for(stub, allowedBrokers=master)
+    stub.faults.broker_down("broker-a", 0)
+    with pytest.raises(AddressNotAllowed, match=f"address {replica}, .*topic {TOPIC}, broker broker-a"):
+        read_batch(options)
+    assert stub.connections() == []
