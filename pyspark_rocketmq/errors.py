@@ -7,7 +7,8 @@
     │  └─ RemoteProtocolError          the peer broke it: MalformedFrame, FrameTooLarge, UnexpectedReply, Flooded,
     │                                  LimitExceeded
     ├─ TransportError    [retriable]   ConnectError, ConnectionLost, RequestTimeout (TimeoutError)
-    ├─ RouteError   [refresh_routes]   TopicNotFound, QueueMoved, NoBrokerAvailable, StaticTopicUnsupported
+    ├─ RouteError   [refresh_routes]   TopicNotFound, QueueMoved, NoBrokerAvailable, StaticTopicUnsupported,
+    │                                  AddressNotAllowed
     ├─ BrokerError                     a response code that is not success; leaves in `broker_errors`
     ├─ GroupError                      GroupInUse, GroupReadTwice, LockRefused
     ├─ PlanTooLarge                    a batch of too many tasks
@@ -243,6 +244,12 @@ class StaticTopicUnsupported(RouteError):
 
     code = "STATIC_TOPIC_UNSUPPORTED"
     refresh_routes = False
+
+
+class AddressNotAllowed(RouteError):
+    """An address that `allowedBrokers` does not list, to which no connection is opened."""
+
+    code = "ADDRESS_NOT_ALLOWED"
 
 
 class BrokerError(RocketMQError):

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ..cluster.queue_offsets import Offsets
-from ..errors import MalformedFrame, RocketMQError, TransportError
+from ..errors import MalformedFrame, OptionError, RocketMQError, TransportError
 from ..model import RETRY_PREFIX, MessageQueue
 from ..net.deadline import Deadline
 from ..offsets.strict_json import LAST_OFFSET
 from ..wire import fastjson
+from .durable_file import replace_file
 from .settings import ConsumeFrom
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
 QUERY_TIMEOUT_S = 5.0
 _MOST_DIGITS = len(str(LAST_OFFSET))
 _FILE_NAME, _BACKUP_SUFFIX = "offsets.json", ".bak"
+_NO_PART = frozenset("/\\\0")
+"""Characters that a part of a path cannot have on some system."""
 
 _log = logging.getLogger(__name__)
 
@@ -206,8 +209,18 @@ class RemoteStore:
 
 
 def offset_file(directory: Path | str | None, client_id: str, group: str) -> Path:
-    """Return the path of the file of positions, which is the same as the Java client's."""
+    """Return the path of the file of positions, which is the same as the Java client's.
+
+    Raise `OptionError` if the client id or the group would lead out of the directory.
+    """
+    _check_part("client id", client_id, "give an instance name and a unit name without / and \\")
+    _check_part("group", group, "give a group without / and \\")
     return Path(directory or Path.home() / ".rocketmq_offsets") / client_id / group / _FILE_NAME
+
+
+def _check_part(name: str, text: str, advice: str) -> None:
+    if text in ("", ".", "..") or not _NO_PART.isdisjoint(text):
+        raise OptionError(name, text, "not the name of a directory for positions", advice=advice)
 
 
 class LocalStore:
@@ -264,11 +277,7 @@ class LocalStore:
         """Replace the file and keep the old one as backup, so that a crash leaves at least one of them intact."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = self._path.with_name(self._path.name + ".tmp")
-            fresh.write_text(_write_offsets(offsets), encoding="utf-8")
-            if self._path.exists():
-                self._path.replace(self._backup)
-            fresh.replace(self._path)
+            replace_file(self._path, _write_offsets(offsets).encode(), self._backup)
         except OSError as cause:
             _log.warning("positions were not written to %s: %s", self._path, cause)
 

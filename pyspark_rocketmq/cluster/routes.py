@@ -48,6 +48,11 @@ class AddressMap:
         """Return the address to use for a broker that advertises this address."""
         return dict(self.entries).get(advertised, self.other or advertised)
 
+    @property
+    def targets(self) -> tuple[Address, ...]:
+        """The addresses that are used instead of advertised ones."""
+        return (*(target for _, target in self.entries), *filter(None, [self.other]))
+
 
 class BrokerEndpoint(NamedTuple):
     """One process of a broker: its number and its address."""

@@ -3,6 +3,7 @@
     settings        the settings of a connection: timeouts, limits, TLS
     deadline        moments until which an operation may wait
     backoff         delays between attempts
+    allowed         the addresses to which connections may be opened
     transport       one TCP or TLS stream; the only module that opens them
     tls_stream      TLS over a socket, a bounded piece at a time
     failures        the errors of requests that get no response

@@ -284,7 +284,7 @@ class Connection:
     @classmethod
     def open(cls, address: Address, settings: NetSettings, deadline: Deadline | None = None) -> Self:
         """Return a new connection, or raise at the deadline; its default is the settings' connect timeout."""
-        return cls(connect(address, deadline or settings.connect_deadline(), settings.tls), settings)
+        return cls(connect(address, deadline or settings.connect_deadline(), settings), settings)
 
     def __repr__(self) -> str:
         state = f"ended by {self._failure.code}" if self._failure else "open"

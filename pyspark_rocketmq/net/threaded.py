@@ -112,7 +112,7 @@ class ThreadedConnection:
         quick: Collection[int] = frozenset(),
     ) -> Self:
         """Return a new connection, or raise at the deadline; its default is the settings' connect timeout."""
-        return cls(connect(address, deadline or settings.connect_deadline(), settings.tls), settings, handler, quick)
+        return cls(connect(address, deadline or settings.connect_deadline(), settings), settings, handler, quick)
 
     def __repr__(self) -> str:
         open_state = "held up" if self._held_up else "open"

@@ -90,6 +90,7 @@ def _build_cluster(given: GivenOptions) -> ClusterSettings:
         route_max_age_s=given.get(addressing.ROUTE_INTERVAL),
         retries=_RETRIES if retries is None else retries,
         pause=Backoff(first_s=pause_s, longest_s=pause_s),
+        allowed_brokers=given.maybe(security.ALLOWED_BROKERS),
     )
 
 
@@ -116,7 +117,7 @@ def _build_tls(given: GivenOptions) -> TlsSettings:
 def _build_credentials(given: GivenOptions) -> Credentials | CredentialsFile | None:
     if path := given.maybe(security.CREDENTIALS_FILE):
         file = CredentialsFile(path)
-        file.current()  # A broken file fails on the driver, before anything runs.
+        file.check()  # A broken file fails on the driver, before anything runs.
         return file
     access_key, secret_key = given.maybe(security.ACCESS_KEY), given.maybe(security.SECRET_KEY)
     if access_key is None or secret_key is None:

@@ -83,6 +83,7 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "accessKey": ("AK", {"secretKey": "SK"}),
     "secretKey": ("SK", {"accessKey": "AK"}),
     "securityToken": ("token", {"accessKey": "AK", "secretKey": "SK"}),
+    "allowedBrokers": ("10.1.0.0/16, broker-a:10911", {}),
     "namespace": ("NS", {}),
     "useTLS": ("true", {}),
     "tlsTrustCertPath": ("ca.pem", {"useTLS": "true"}),
