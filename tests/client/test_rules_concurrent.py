@@ -106,3 +106,14 @@ def test_messages_that_were_polled_never_move_the_position_back(one_queue: Group
     consumer.poll(0.0)
 
     assert progress.get(queue(0)) == 100
+
+
+def test_the_position_reaches_the_broker_with_the_next_pull(one_queue: Group) -> None:
+    """The first pull after a message is done commits its position, long before positions are committed regularly."""
+    one_queue.put("a")
+    timeline, _ = _consume(one_queue, lambda _: SUCCESS)
+    assert one_queue.committed().get(0, 0) == 0
+    one_queue.put("b")
+
+    until(lambda: one_queue.committed().get(0) == 1)
+    assert timeline.requests(RequestCode.UPDATE_CONSUMER_OFFSET) == []

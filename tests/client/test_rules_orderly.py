@@ -6,17 +6,22 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from pyspark_rocketmq.client.assignment import Assigned
+from pyspark_rocketmq.client.assignment import Assigned, AssignmentTable
 from pyspark_rocketmq.client.consumer import PushConsumer
+from pyspark_rocketmq.client.locks import QueueLocks
 from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.client.results import SUCCESS, SUSPEND, Ordered, suspend
 from pyspark_rocketmq.client.settings import MessageModel, Rhythm
+from pyspark_rocketmq.cluster.groups import Locked
+from pyspark_rocketmq.errors import ConnectionLost
+from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from tests.client.fixtures import GROUP, TIMEOUT_S, TOPIC, Group, Log, queue, until
+from tests.client.fixtures import GROUP, TIMEOUT_S, TOPIC, Group, Log, ManualClock, queue, until
 from tests.client.timeline import Timeline
 
 LOCK = RequestCode.LOCK_BATCH_MQ
@@ -50,7 +55,7 @@ def _held(timeline: Timeline, number: int = 0) -> Assigned:
 def test_no_run_begins_under_a_lock_that_is_not_trusted_any_more(one_queue: Group) -> None:
     """30 s after its last renewal a lock is trusted, and later no longer; it is renewed before the next message.
 
-    If the broker does not grant it, it is asked again 3.1 s later.
+    That is tried after 0.1 s, and again 3.1 s later if the broker does not grant it.
     """
     log = Log()
     timeline, _ = _start(one_queue, log)
@@ -62,6 +67,11 @@ def test_no_run_begins_under_a_lock_that_is_not_trusted_any_more(one_queue: Grou
     refused = one_queue.stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=LOCK, times=None)
     timeline.pass_s(0.25)
     one_queue.put("b")
+    until(lambda: _held(timeline).process_queue.message_count == 1)
+    timeline.wait_for_workers()
+    timeline.pass_s(0.0625)
+    timeline.wait_for_workers()
+    assert (log.bodies, refused.fired) == ([b"a"], 0)
     timeline.clock.advance_until(lambda: refused.fired or len(log.messages) > 1)
     timeline.wait_for_workers()
     timeline.pass_s(3.0, 0.25)
@@ -95,6 +105,46 @@ def test_no_batch_follows_under_a_lock_that_is_not_trusted_any_more(one_queue: G
 
     one_queue.stub.faults.clear()
     timeline.clock.advance_until(lambda: len(log.messages) == 2)
+
+
+def test_the_lock_of_a_queue_given_up_is_not_renewed() -> None:
+    """Neither a regular renewal nor one before a run prolongs the lock of a queue that the member gives up."""
+    asked: list[list[MessageQueue]] = []
+
+    def lock(_group: str, _client_id: str, queues: list[MessageQueue], _deadline: object) -> Locked:
+        asked.append(queues)
+        return Locked(frozenset(queues), frozenset(), {})
+
+    clock, table = ManualClock(), AssignmentTable()
+    locks = QueueLocks(cast(Any, SimpleNamespace(lock=lock)), GROUP, "me", table, clock)
+    held, lost = (Assigned(queue(number), 0, orderly=True, clock=clock.now_s) for number in range(2))
+    for each in (held, lost):
+        table.add(each)
+    lost.process_queue.dropped = True
+    clock.advance(25.0)
+    locks.renew_all()
+    assert not locks.take(queue(1)) and locks.take(queue(0))
+
+    assert asked == [[queue(0)], [queue(0)]]
+    assert [each.process_queue.is_lock_expired(20.0) for each in (held, lost)] == [False, True]
+
+
+@pytest.mark.parametrize("answer", ["refused", "unknown"])
+def test_only_a_refusal_ends_a_lock_at_once(answer: str) -> None:
+    """If another client has the lock, it is lost at once; if no broker answers, it is trusted until it ages."""
+    refused = frozenset({queue(0)} if answer == "refused" else ())
+    unknown = {"broker-a": ConnectionLost("scripted")} if answer == "unknown" else {}
+    clock, table = ManualClock(), AssignmentTable()
+    groups = SimpleNamespace(lock=lambda *_: Locked(frozenset(), refused, unknown))
+    locks = QueueLocks(cast(Any, groups), GROUP, "me", table, clock)
+    held = Assigned(queue(0), 0, orderly=True, clock=clock.now_s)
+    held.process_queue.locked = True
+    table.add(held)
+    clock.advance(25.0)
+    locks.renew_all()
+
+    assert held.process_queue.locked == (answer == "unknown")
+    assert held.process_queue.is_lock_expired(20.0)
 
 
 def test_a_queue_is_handed_over_only_when_its_listener_has_returned(make_group: Callable[..., Group]) -> None:
@@ -133,8 +183,7 @@ def test_a_listener_that_never_returns_loses_its_queue_20_s_after_the_last_renew
     until(lambda: moved.unlock_attempts > attempts)
     assert group.stub.locks(GROUP)[moved.queue] == first.client_id
 
-    timeline.clock.advance(1.25)
-    until(lambda: group.stub.locks(GROUP).get(moved.queue) == second.client_id)
+    timeline.clock.advance_until(lambda: group.stub.locks(GROUP).get(moved.queue) == second.client_id)
     gate.set()
 
 
@@ -148,6 +197,7 @@ def _wait_for_refused_hand_over(timeline: Timeline, group: Group, other: PushCon
         return [each for each in timeline.member.table.all(TOPIC) if each.unlock_attempts]
 
     until(kept)
+    timeline.settle()  # The next round is planned when this one ends.
     [moved] = kept()
     return moved
 

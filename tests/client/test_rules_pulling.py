@@ -223,7 +223,7 @@ def test_a_refused_pull_is_repeated_after_a_second(code: int) -> None:
 
 
 def test_a_throttled_pull_is_repeated_after_20_ms_and_then_less_often() -> None:
-    """While the broker throttles, the first pause is 20 ms, at random up to half shorter; later ones double, and a response begins anew."""
+    """While the broker throttles, pauses double from 20 ms, at random up to half shorter; a response begins anew."""
     pulls = ScriptedPulls()
     pulls.start()
     pauses = []
