@@ -103,7 +103,6 @@ class ScriptedPulls:
         self.assigned = Assigned(QUEUE, FIRST_OFFSET, orderly=needs_locks, clock=self.clock.now_s)
         self.assigned.process_queue.locked = True
         cluster = ClusterSettings((MASTER.address,))
-        unused: Any = self
         self.service = PullService(
             cluster=cast(Any, SimpleNamespace(routes=self, settings=cluster)),
             settings=settings,
@@ -111,7 +110,7 @@ class ScriptedPulls:
             needs_locks=needs_locks,
             state=self.state,
             requests=PullRequests(cluster, settings, progress),
-            connections=unused,
+            connections=cast(Any, self),
             first_offsets=cast(Any, SimpleNamespace(find=self._search)),
             sink=cast(Any, self.sink),
             corrections=cast(Any, self.sink),
