@@ -14,7 +14,7 @@ from pyspark_rocketmq.client.settings import ConsumerSettings
 from pyspark_rocketmq.pull.settings import Subscription
 from pyspark_rocketmq.wire import fastjson
 from pyspark_rocketmq.wire.codes import RequestCode
-from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, ManualClock, until
+from tests.client.fixtures import GROUP, QUICK, TOPIC, Group, Log, ManualClock, queue, until
 from tests.client.timeline import Timeline
 
 
@@ -66,14 +66,18 @@ def _versions(timeline: Timeline) -> list[int]:
 
 @pytest.mark.parametrize("make", [Group.concurrent, Group.orderly], ids=["concurrent", "orderly"])
 def test_brokers_learn_of_changed_queues_by_a_newer_version(make: Callable[..., Any], group: Group) -> None:
-    """After a member has taken queues, a heartbeat has a newer version, and the pulls carry that version."""
+    """When a member has taken queues, a heartbeat has a newer version before the first pull, which carries it, too."""
     timeline, log = Timeline(group), Log()
-    timeline.join(make(group, log, clock=timeline.clock, rhythm=replace(QUICK, heartbeat_s=3600.0)))
-    timeline.pass_s(1.0, 0.125)
-    until(lambda: timeline.requests(RequestCode.PULL_MESSAGE, topic=TOPIC))
-
+    consumer = make(group, log, clock=timeline.clock, rhythm=replace(QUICK, heartbeat_s=3600.0))
+    timeline.join(consumer)
+    until(lambda: queue(0) in consumer.queues)
+    timeline.settle()
     versions = _versions(timeline)
     assert versions == sorted(versions) and versions[0] < versions[-1]
+    assert timeline.requests(RequestCode.PULL_MESSAGE) == []
+
+    timeline.pass_s(1.0, 0.125)
+    until(lambda: timeline.requests(RequestCode.PULL_MESSAGE, topic=TOPIC))
     pulled = {int(pull.fields["subVersion"]) for pull in timeline.requests(RequestCode.PULL_MESSAGE, topic=TOPIC)}
     assert pulled == {versions[-1]}
 

@@ -9,6 +9,7 @@ import pytest
 from pyspark_rocketmq.cluster.routes import BrokerEndpoint
 from pyspark_rocketmq.errors import ConnectionLost, RocketMQError
 from pyspark_rocketmq.model import QueueRange
+from pyspark_rocketmq.pull.port import PullRequest
 from pyspark_rocketmq.pull.process_queue import FlowLimits
 from pyspark_rocketmq.pull.reader import QueueReader
 from pyspark_rocketmq.pull.remoting import read_outcome
@@ -38,20 +39,32 @@ class Range:
         brokers = brokers_of(queues, ScriptedLinks())
         self.reader = QueueReader(QueueRange(QUEUE, 0, 200), brokers, PullSettings(**given), Told())
 
-    def answer(self, code: int, next_offset: int, *, suggests: int = 0, at: BrokerEndpoint | None = None) -> None:
+    def answer(self, code: int, next_offset: int, *, suggests: int = 0) -> None:
         """Take one pull from the reader, and answer it with messages up to `next_offset`, or with none."""
         [request] = self.reader.take_requests(1)
+        self._accept(request, self.reader.choose_endpoint(), code, next_offset, suggests)
+
+    def prove(self) -> None:
+        """Answer the probes, if any, that the reader sends before it reads from another process."""
+        self.reader.choose_endpoint()
+        while self.reader.may_probe(NOW) and (place := self.reader.choose_probed(NOW)):
+            probe = self.reader.take_probe(place, NOW)
+            self._accept(probe, place, FOUND, probe.start + 1, place.broker_id)
+
+    def _accept(
+        self, request: PullRequest, place: BrokerEndpoint, code: int, next_offset: int, suggested_id: int
+    ) -> None:
         offsets = range(request.start, next_offset) if code == FOUND else ()
         numbers = {
             "nextBeginOffset": next_offset,
             "minOffset": 0,
             "maxOffset": 200,
-            "suggestWhichBrokerId": suggests,
+            "suggestWhichBrokerId": suggested_id,
         }
         body = b"".join(record_at(offset, physical_offset=1000 * offset) for offset in offsets)
         fields = {name: str(value) for name, value in numbers.items()}
         outcome = read_outcome(Command(code, fields=fields, body=body, flag=RESPONSE_FLAG))
-        self.reader.accept(request, at or self.reader.choose_endpoint(), outcome, NOW)
+        self.reader.accept(request, place, outcome, NOW)
 
     def fail(self, now: float) -> None:
         """Take one pull from the reader, and end its connection."""
@@ -67,6 +80,7 @@ def test_the_suggested_process_is_read_from_next() -> None:
     reading = Range()
     assert reading.reader.choose_endpoint() == MASTER
     reading.answer(FOUND, 8, suggests=1)
+    reading.prove()
     assert reading.reader.choose_endpoint() == REPLICA
     reading.answer(FOUND, 16, suggests=0)
     assert reading.reader.choose_endpoint() == MASTER
@@ -76,6 +90,7 @@ def test_suggestions_are_followed_only_if_the_user_allows_it() -> None:
     """Without `follow_suggestions`, every pull goes to the master."""
     reading = Range(follow_suggestions=False)
     reading.answer(FOUND, 8, suggests=1)
+    reading.prove()
 
     assert reading.reader.choose_endpoint() == MASTER
 
@@ -84,6 +99,7 @@ def test_a_replica_that_brings_no_progress_is_left_for_the_master() -> None:
     """If a replica answers without progress, the master is read next, whatever the response suggests."""
     reading = Range()
     reading.answer(FOUND, 8, suggests=1)
+    reading.prove()
     reading.answer(NO_MATCH, 8, suggests=1)
 
     assert reading.reader.choose_endpoint() == MASTER
