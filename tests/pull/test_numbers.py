@@ -12,6 +12,7 @@ from pyspark_rocketmq.broker_errors import FlowControl
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import RequestTimeout
 from pyspark_rocketmq.model import Address, MessageQueue, QueueRange
+from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.pull.backoff_budget import BackoffBudget
 from pyspark_rocketmq.pull.loop import Window
 from pyspark_rocketmq.pull.port import PullGroup, PullRequest
@@ -40,8 +41,8 @@ def test_pauses_of_throttled_pulls_grow_from_20_ms_to_3_s() -> None:
 
 def test_a_second_of_throttling_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """The log has one warning, when the pauses reach 1 s."""
-    budget = BackoffBudget(math.inf)
-    while budget.waited_s < 10:
+    budget = BackoffBudget(math.inf, pause=Backoff(first_s=0.25, longest_s=0.25))
+    while budget.waited_s < 5:
         before_s = budget.waited_s
         budget.next_pause_s(7, FlowControl("scripted"))
         if budget.waited_s < 1:
