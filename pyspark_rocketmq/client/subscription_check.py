@@ -9,7 +9,7 @@ once, and again only if the difference has gone and comes back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ..broker_errors import NoPermission
@@ -22,6 +22,7 @@ from ..wire.bodies import ConsumerConnection, ConsumerData, SubscriptionData
 __all__ = ["SubscriptionCheck", "find_differences"]
 
 TIMEOUT_S = 3.0
+_MOST_NAMES = 5
 _log = logging.getLogger(__name__)
 
 
@@ -53,11 +54,14 @@ class SubscriptionCheck:
         except RocketMQError as error:
             _log.debug("subscriptions of group %s were not compared: %s", self._group, error)
         else:
-            self._log_new(frozenset(each for seen in known.values() for each in self._differences(seen, own)))
+            self._log_new(frozenset(each for seen in known.values() for each in self._differences(seen, own)), known)
 
-    def _log_new(self, differences: frozenset[str]) -> None:
+    def _log_new(self, differences: frozenset[str], known: Mapping[str, ConsumerConnection]) -> None:
+        members = {each.client_id for seen in known.values() for each in seen.connection_set}
+        others = sorted(members - {self._client_id})[:_MOST_NAMES]
         for each in sorted(differences - self._logged):
-            _log.warning("the members of group %s disagree: %s", self._group, each)
+            text = "the members of group %s disagree: %s (this member is %s, some others are: %s)"
+            _log.warning(text, self._group, each, self._client_id, ", ".join(others))
         self._logged = differences
 
     def _differences(self, seen: ConsumerConnection, own: ConsumerData) -> Iterator[str]:
@@ -78,7 +82,8 @@ def find_differences(
     for topic in sorted(others.keys() | member.keys()):
         if others.get(topic) != member.get(topic):
             want = f"others want {_text(others.get(topic))} of {topic}, this member wants {_text(member.get(topic))}"
-            yield f"{want}; let all members subscribe to the same, or give them groups of their own"
+            lost = "messages that one of them does not want may be lost for all"
+            yield f"{want}; {lost}; let all members subscribe to the same, or give them groups of their own"
 
 
 def _expressions(subscriptions: Iterable[SubscriptionData]) -> dict[str, tuple[str, str]]:
