@@ -99,23 +99,19 @@ class Cursor:
         One pull is always allowed if the next request is for the lowest missing offset.
         """
         for count in (most, 1):
-            if not self._held_by(limits, self._expected(count - 1)):
+            hold = self.waiting.held_by(limits, self._expected(count - 1))
+            if hold is None:
                 return count
+            if hold is Hold.BYTES and self._has_whole_sizes:
+                self._count_bodies()
+                return self.allowance(limits, most)
         return 1 if self.lacks_its_lowest else 0
 
-    def _held_by(self, limits: FlowLimits, expected: Expected) -> Hold | None:
-        """Return the limit that forbids the next pull, or None.
-
-        A response is at least as large as its bodies, so these are counted only if responses exceed the limit of bytes.
-        """
-        hold = self.waiting.held_by(limits, expected)
-        if hold is Hold.BYTES and self._has_whole_sizes:
-            self._count_bodies()
-            hold = self.waiting.held_by(limits, expected)
-        return hold
-
     def _count_bodies(self) -> None:
-        """Replace the sizes of waiting responses by the sizes of their bodies."""
+        """Replace the sizes of waiting responses by the sizes of their bodies.
+
+        A response is at least as large as its bodies, so they are counted only if responses exceed the limit of bytes.
+        """
         for entry in self.waiting.entries():
             if entry.body_bytes == len(entry.item.data):
                 self.waiting.shrink(entry, entry._replace(body_bytes=body_bytes(entry.item.data)))

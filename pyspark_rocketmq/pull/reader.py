@@ -151,11 +151,9 @@ class QueueReader:
 
         A pull that compares a replica with its master counts as a probe here.
         """
-        if now < self.resume_at:
+        if (self._witness is None and not self.replicas.due) or now < self.resume_at:
             return False
-        if self.replicas.is_due:
-            return True
-        return self._witness is not None and (now >= self._probe_at or self._is_all_answered)
+        return now >= self._probe_at or bool(self.replicas.due) or self._is_all_answered
 
     def choose_probed(self, now: float) -> BrokerEndpoint | None:
         """Return the broker process that is due for a probe, or None; then check again after `_PROBE_STEP_S`.

@@ -46,12 +46,8 @@ class ReplicaCheck:
         self._offset = 0
         self._found: dict[BrokerEndpoint, int | None] = {}
         """The commit-log offset of the message that each of the two processes has at `_offset`; None if it has none."""
-        self._due: deque[BrokerEndpoint] = deque()
-
-    @property
-    def is_due(self) -> bool:
-        """Whether a pull of a comparison is to be sent."""
-        return bool(self._due)
+        self.due: deque[BrokerEndpoint] = deque()
+        """The processes to which pulls of the comparison are to be sent."""
 
     def choose(self, replica: BrokerEndpoint, broker: BrokerEndpoints, offset: int) -> BrokerEndpoint:
         """Return the process to read from, a replica or its master; begin a comparison if the replica is new.
@@ -63,12 +59,13 @@ class ReplicaCheck:
             return replica
         if replica not in self._may_be_read and replica != self._replica:
             self._replica, self._master, self._offset, self._found = replica, master, offset, {}
-            self._due = deque((replica, master))
+            self.due.clear()
+            self.due.extend((replica, master))
         return master
 
     def take_due(self) -> BrokerEndpoint | None:
         """Return the process to which the next pull of the comparison is to be sent, if any, and count it as sent."""
-        return self._due.popleft() if self._due else None
+        return self.due.popleft() if self.due else None
 
     def make_request(self) -> Comparison:
         """Return the pull to be sent to the process that `take_due` returned."""

@@ -122,11 +122,11 @@ def test_the_order_of_the_outcomes_has_no_effect(
         assert check.choose(REPLICA, broker, 5) == MASTER
         check.accept(check.make_request(), endpoint, found(physical_offset))
 
-    assert check.choose(REPLICA, broker, 9) == (REPLICA if is_read else MASTER) and not check.is_due
+    assert check.choose(REPLICA, broker, 9) == (REPLICA if is_read else MASTER) and not check.due
 
 
 def test_without_a_master_nothing_is_compared() -> None:
     """If the route names no master, a replica is read as it is."""
     check = ReplicaCheck(QUEUE, brokers_of({}, ScriptedLinks()))
 
-    assert check.choose(REPLICA, BrokerEndpoints("broker-a", "c", (REPLICA,)), 5) == REPLICA and not check.is_due
+    assert check.choose(REPLICA, BrokerEndpoints("broker-a", "c", (REPLICA,)), 5) == REPLICA and not check.due
