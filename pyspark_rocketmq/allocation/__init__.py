@@ -11,7 +11,7 @@ from .by_config import ByConfig
 from .by_position import AVERAGELY, AVERAGELY_BY_CIRCLE, ByPosition
 from .choice import AllocationSettings, StrategyName, build_strategy, room_in_name
 from .consistent_hash import ConsistentHash
-from .machine_room import MachineRoom, MachineRoomNearby
+from .machine_room import MachineRoom, MachineRoomNearby, no_match
 from .strategy import AllocateStrategy
 
 __all__ = [
@@ -26,5 +26,6 @@ __all__ = [
     "MachineRoomNearby",
     "StrategyName",
     "build_strategy",
+    "no_match",
     "room_in_name",
 ]

@@ -144,6 +144,7 @@ class Member:
         )
 
     def _make_running_info(self, consume_type: str, thread_count: int) -> RunningInfo:
+        strategy = _make_strategy(self.settings)
         return RunningInfo(
             cluster=self.cluster.settings,
             membership=self.membership,
@@ -155,6 +156,7 @@ class Member:
             orderly=self.orderly,
             thread_count=thread_count,
             started_ms=self.clock.wall_ms(),
+            strategy=strategy.name if strategy else None,
         )
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ once, and again only if the difference has gone and comes back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ..broker_errors import NoPermission
@@ -24,6 +24,7 @@ __all__ = ["SubscriptionCheck", "find_differences"]
 TIMEOUT_S = 3.0
 _MOST_LOGGED = 20
 """Number of differences in one log; brokers could name any number of topics."""
+_MOST_NAMES = 5
 _log = logging.getLogger(__name__)
 
 
@@ -63,11 +64,14 @@ class SubscriptionCheck:
         except RocketMQError as error:
             _log.debug("subscriptions of group %s were not compared: %s", self._group, error)
         else:
-            self._log_new(frozenset(each for seen in known.values() for each in self._differences(seen, own)))
+            self._log_new(frozenset(each for seen in known.values() for each in self._differences(seen, own)), known)
 
-    def _log_new(self, differences: frozenset[str]) -> None:
+    def _log_new(self, differences: frozenset[str], known: Mapping[str, ConsumerConnection]) -> None:
+        members = {each.client_id for seen in known.values() for each in seen.connection_set}
+        others = ", ".join(map(shown, sorted(members - {self._client_id})[:_MOST_NAMES]))
         for each in sorted(differences - self._logged)[:_MOST_LOGGED]:
-            _log.warning("the members of group %s disagree: %s", self._group, shown(each, MOST_TEXT))
+            text = "the members of group %s disagree: %s (this member is %s, some others are: %s)"
+            _log.warning(text, self._group, shown(each, MOST_TEXT), self._client_id, others)
         self._logged = differences
 
     def _differences(self, seen: ConsumerConnection, own: ConsumerData) -> Iterator[str]:
@@ -88,7 +92,8 @@ def find_differences(
     for topic in sorted(others.keys() | member.keys()):
         if others.get(topic) != member.get(topic):
             want = f"others want {_text(others.get(topic))} of {topic}, this member wants {_text(member.get(topic))}"
-            yield f"{want}; let all members subscribe to the same, or give them groups of their own"
+            lost = "messages that one of them does not want may be lost for all"
+            yield f"{want}; {lost}; let all members subscribe to the same, or give them groups of their own"
 
 
 def _expressions(subscriptions: Iterable[SubscriptionData]) -> dict[str, tuple[str, str]]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from ..allocation import no_match
 from ..cluster.cluster import Cluster
 from ..cluster.names import is_system_topic, is_topic_name
 from ..errors import BrokerError, OptionError, RocketMQError, TopicNotFound, shown
@@ -79,14 +80,23 @@ class QueueCatalog:
         if self._options.queue_lists:
             list_queues(self._options.queue_lists, queues)
         for topic in sorted(set(selection.topics) - {queue.topic for queue in queues}):
+            if elsewhere := [queue for queue in self._elsewhere() if queue.topic == topic]:
+                raise no_match(self._options.allocation.machine_rooms, elsewhere)
             raise _nothing_to_read(topic, self._options)
 
     def require_match(self, queues: Sequence[MessageQueue]) -> None:
-        """Raise `OptionError` if the option `subscribePattern` matches no topic."""
+        """Raise `OptionError` if `subscribePattern` matches no topic, or none in the machine rooms that are read."""
         selection = self._options.selection
         pattern = selection.pattern
         if pattern is not None and {queue.topic for queue in queues} <= {selection.retry_topic}:
+            if elsewhere := self._elsewhere():
+                raise no_match(self._options.allocation.machine_rooms, elsewhere)
             raise OptionError("subscribePattern", pattern, "no topic matches", advice="check the pattern")
+
+    def _elsewhere(self) -> list[MessageQueue]:
+        """Return the readable queues that are not read because of their machine rooms."""
+        taken, covered = filter(self._options.selection.takes, chain.from_iterable(self._routed)), set(self._covered)
+        return [queue for queue in taken if queue not in covered]
 
     def plan_settings(self, queues: Sequence[MessageQueue]) -> PlanSettings:
         """Return the settings for cutting tasks; for the strategy CONFIG, with the queues of each slot."""
@@ -104,7 +114,8 @@ class QueueCatalog:
     def _choose(self, routed: Iterable[MessageQueue]) -> list[MessageQueue]:
         wanted = sort_queues(queue for queue in routed if self._options.selection.takes(queue))
         covered = covered_queues(wanted, self._options.allocation)
-        self._warn_once(set(wanted).difference(covered), "is not read: its room is not among machineRooms")
+        rooms = ", ".join(self._options.allocation.machine_rooms)
+        self._warn_once(set(wanted).difference(covered), f"is not read: its room is not among machineRooms ({rooms})")
         return covered
 
     # --- which topics ------------------------------------------------------------------------------------------------
