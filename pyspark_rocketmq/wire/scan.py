@@ -23,6 +23,8 @@ MIN_RECORD_BYTES = 91
 _HEAD = struct.Struct(">iI")  # total size, magic
 _QUEUE_OFFSET = struct.Struct(">20xq")
 _MAGICS = (MAGIC_V1, MAGIC_V2)
+_MOST_UNPACKED = 1024
+"""Largest number of records that one `unpack` reads: as many as a pull may ask for; a struct for more is large."""
 
 
 def record_starts(body: bytes | memoryview) -> Sequence[int]:
@@ -52,6 +54,8 @@ def _starts_of_one_size(body: bytes | memoryview) -> Sequence[int]:
         return ()
     if total == size:
         return (0,)
+    if total > size * _MOST_UNPACKED:
+        return ()
     heads = _every_head(size, total // size).unpack(body)
     return range(0, total, size) if heads.count(heads[0]) == len(heads) else ()
 
