@@ -144,10 +144,10 @@ def test_properties_of_inner_batches_count_as_bytes() -> None:
     assert [each.batch.num_rows for each in found] == [3, 3, 0]
 
 
-def test_an_inner_batch_takes_about_as_long_as_other_irregular_records() -> None:
-    """A message of an inner batch is decoded at least 20,000 times a second."""
+def test_messages_of_an_inner_batch_are_decoded_together() -> None:
+    """20,000 messages of an inner batch are decoded within a second; one by one, they take longer."""
     blocks = [block([batch_of(20_000, b"k\x01v\x02", b"hello")])]
     decoder = ColumnDecoder(["topic", "queueOffset", "body", "tags", "properties"])
-    began = time.perf_counter()
+    began = time.thread_time()
     assert sum(each.batch.num_rows for each in decoder.decode_all(blocks)) == 20_000
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1
