@@ -236,6 +236,8 @@ class Records:
         self.head: npt.NDArray[Any] = head
         self.positions = self.stored_offsets if positions is None else positions
         """Offset of each record in its queue; the offset written in the record, until `coverage` corrects it."""
+        self._common_topic_size: int | None = None
+        """Length of the topic in all records, if it is known to be the same."""
         self.are_all_wanted = False
         """Whether all records are known to be within the wanted offsets; if False, positions have to be compared."""
 
@@ -298,9 +300,20 @@ class Records:
         plain: Rows = self._has_plain_head & (self.property_spans.ends == self._ends)
         return plain
 
-    def topic_fields(self, rows: Integers | slice, size: int) -> Bytes:
+    def topic_fields(self, rows: Integers, size: int) -> Bytes:
         """Return `size` bytes of each record at the indices `rows`, one row each: length of the topic, and topic."""
         return peek_windows(self.data, self._body_ends[rows], size)
+
+    def compare_topics(self, field: bytes) -> bool:
+        """Compare the topic field of all records; return whether all have plain heads and this field.
+
+        If so, keep the length of the topic, which saves reading it from each record.
+        """
+        fields = peek_windows(self.data, self._body_ends, len(field))
+        if fields.tobytes() != field * len(fields):
+            return False
+        self._common_topic_size = len(field) - 1
+        return True
 
     @property
     def topic_spans(self) -> Spans:
@@ -351,8 +364,8 @@ class Records:
         For records that are not plain, spans without meaning that begin inside the buffer.
         """
         body_ends = self._body_ends
-        topic_sizes = self.topic_sizes
-        starts = np.minimum(body_ends + 3 + topic_sizes, len(self.data))
+        topic_sizes = self.topic_sizes if self._common_topic_size is None else np.uint8(self._common_topic_size)
+        starts = np.minimum(body_ends + (topic_sizes + np.int64(3)), len(self.data))
         sizes = unsigned_at(self.data, 2)[starts - 2]
         if topic_sizes.max(initial=0) > _LARGEST_BYTE or sizes.max(initial=0) > _LARGEST_SHORT:
             is_size = (topic_sizes <= _LARGEST_BYTE) & (sizes <= _LARGEST_SHORT)

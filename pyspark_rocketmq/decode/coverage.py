@@ -80,7 +80,7 @@ def _of_other_queues(records: Records, stored_topic: Callable[[str], str]) -> In
 def _all_name(records: Records, name: bytes) -> bool:
     """Return whether all records have plain heads and name this topic."""
     field = _topic_field(name)
-    return bool(field) and records.topic_fields(slice(None), len(field)).tobytes() == field * len(records.starts)
+    return bool(field) and records.compare_topics(field)
 
 
 def _name_another(records: Records, rows: Integers, name: bytes) -> Rows:
