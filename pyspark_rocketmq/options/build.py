@@ -12,7 +12,7 @@ from ..cluster.names import READER_GROUP, Namespace
 from ..cluster.routes import AddressMap
 from ..cluster.settings import ClusterSettings
 from ..cluster.signing import Credentials
-from ..decode.columns import Content, default_columns
+from ..decode.columns import MOST_BODY_BYTES, Content, default_columns
 from ..model import retry_topic
 from ..net.backoff import Backoff
 from ..net.settings import NetSettings, TlsSettings
@@ -248,10 +248,11 @@ def chosen_columns(given: GivenOptions) -> tuple[str, ...]:
 def _build_content(given: GivenOptions) -> Content:
     return Content(
         mode=given.get(row_format.MODE),
-        max_body_bytes=_UNPACKED_FRAMES * given.get(addressing.MAX_FRAME_SIZE),
+        max_body_bytes=min(MOST_BODY_BYTES, _UNPACKED_FRAMES * given.get(addressing.MAX_FRAME_SIZE)),
         properties_as_json=given.get(row_format.PROPERTIES_FORMAT),
         system_properties=given.get(row_format.SYSTEM_PROPERTIES),
         tags=frozenset(given.get(selection.TAGS)),
+        check_crc=given.get(row_format.CHECK_CRC),
         naming=Namespace(prefix) if (prefix := given.maybe(security.NAMESPACE)) else None,
     )
 

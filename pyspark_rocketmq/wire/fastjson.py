@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from functools import lru_cache
 from reprlib import repr as shorten
 from typing import Any, NoReturn
 
@@ -32,6 +31,8 @@ Enough for statistics of 66,000 queues, or 500,000 topic names.
 """
 _LONGEST_KEY = 1024
 """Longest key text, in characters, whose parsed queue is cached."""
+_MOST_CACHED_CHARACTERS = 4 * 2**20
+"""Largest sum of cached key texts: servers choose their lengths. A usual key has 60 characters."""
 
 # Strings are matched first, so that nothing inside them is taken for a key. No part can match in two ways, and
 # an unclosed string matches to the end: the time is linear for any input.
@@ -57,12 +58,30 @@ def parse(data: bytes | memoryview | str) -> Any:
 
 def parse_queue(text: str) -> MessageQueue:
     """Return the queue that was the key of a map, given the JSON text of that key."""
-    return _cached_queue(text) if len(text) <= _LONGEST_KEY else queue_of(parse(text))
+    return _known.queues.get(text) or _known.add(text, queue_of(parse(text)))
 
 
-@lru_cache(maxsize=2**15)  # A broker names the same queues in every response.
-def _cached_queue(text: str) -> MessageQueue:
-    return queue_of(parse(text))
+class _KnownQueues:
+    """The queues that servers named before, by key text: a broker names the same queues in every response.
+
+    All are forgotten when their texts become too long together.
+    """
+
+    def __init__(self) -> None:
+        self.queues: dict[str, MessageQueue] = {}
+        self._characters = 0
+
+    def add(self, text: str, queue: MessageQueue) -> MessageQueue:
+        """Keep the queue for later calls unless its text is very long, and return it."""
+        if len(text) <= _LONGEST_KEY:
+            if self._characters > _MOST_CACHED_CHARACTERS:
+                self.queues, self._characters = {}, 0
+            self.queues[text] = queue
+            self._characters += len(text)
+        return queue
+
+
+_known = _KnownQueues()
 
 
 def queue_of(value: Any) -> MessageQueue:

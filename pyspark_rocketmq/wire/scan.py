@@ -28,6 +28,8 @@ _BODY_LENGTH = struct.Struct(">i")
 _BODY_AT, _MORE_OF_IPV6 = 84, 12
 """The position of the body's length in a record with IPv4 hosts, and the bytes by which an IPv6 host moves it."""
 _MAGICS = (MAGIC_V1, MAGIC_V2)
+_MOST_UNPACKED = 1024
+"""Largest number of records that one `unpack` reads: as many as a pull may ask for; a struct for more is large."""
 
 
 def record_starts(body: bytes | memoryview) -> Sequence[int]:
@@ -75,6 +77,8 @@ def _starts_of_one_size(body: bytes | memoryview) -> Sequence[int]:
         return ()
     if total == size:
         return (0,)
+    if total > size * _MOST_UNPACKED:
+        return ()
     heads = _every_head(size, total // size).unpack(body)
     return range(0, total, size) if heads.count(heads[0]) == len(heads) else ()
 

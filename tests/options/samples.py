@@ -80,6 +80,7 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "propertiesFormat": ("json", {}),
     "includeSystemProperties": ("true", {}),
     "mode": ("permissive", {}),
+    "checkCrc": ("true", {}),
     "accessKey": ("AK", {"secretKey": "SK"}),
     "secretKey": ("SK", {"accessKey": "AK"}),
     "securityToken": ("token", {"accessKey": "AK", "secretKey": "SK"}),

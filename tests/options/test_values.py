@@ -110,6 +110,7 @@ WRONG = [
     ("includeHeaders", "1", "true, false"),
     ("propertiesFormat", "xml", "map, json"),
     ("includeSystemProperties", "on", "true, false"),
+    ("checkCrc", "on", "true, false"),
     ("mode", "STRICT", "FAILFAST, PERMISSIVE, DROPMALFORMED"),
     ("useTLS", "ssl", "true, false"),
     ("tlsAuthServer", "no", "true, false"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -106,3 +107,16 @@ def test_no_record_is_smaller_than_the_least() -> None:
     for size in (-1, 0, 1, least):
         with pytest.raises(DecodeError, match="damaged record at byte 0"):
             scan(size.to_bytes(4, "big", signed=True) + body[4:])
+
+
+def test_very_many_records_of_one_size_are_scanned_without_large_leftovers() -> None:
+    """Responses of tens of thousands of small records are scanned, and nothing is kept of them."""
+    record = encode_record(decode_records(recorded_bodies()[0])[0])
+    tracemalloc.start()
+    try:
+        for count in range(20_000, 20_012):
+            assert len(record_starts(record * count)) == count
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 4 * 2**20

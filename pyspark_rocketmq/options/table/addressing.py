@@ -77,7 +77,7 @@ MAX_FRAME_SIZE = Option(
     size("64k", "1g"),
     "16m",
     aliases=("com.rocketmq.remoting.frameMaxLength",),
-    meaning="Largest frame that is sent or accepted; a body may unpack to four times as much.",
+    meaning="Largest frame that is sent or accepted; a body may unpack to four times as much, at most 1 GiB.",
 )
 INSTANCE_NAME = Option(
     "instanceName",

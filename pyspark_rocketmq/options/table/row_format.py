@@ -54,5 +54,13 @@ MODE = Option(
     meaning="Treatment of a body that cannot be unpacked and of broken property text: fail, null, or leave the row out "
     "and count it.",
 )
+CHECK_CRC = Option(
+    "checkCrc",
+    "SB",
+    BOOLEAN,
+    "false",
+    meaning="Compare each stored body with its CRC if a column shows the body; `mode` decides about one that differs. "
+    "Costs 0.3 µs for a body of 100 bytes and 0.5 µs for one of 1 KiB, more than decoding the whole message.",
+)
 
 SECTION = section("Rows", globals())
