@@ -140,9 +140,9 @@ def test_a_very_long_filter_is_refused_at_once(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", LONG_FILTERS)
 def test_the_longest_filter_is_judged_quickly(shape: str) -> None:
-    """A filter of the greatest length compiles or is refused within a second."""
+    """A filter of the greatest length compiles or is refused within seconds."""
     text = (LONG_FILTERS[shape] * MOST_FILTER_CHARACTERS)[:MOST_FILTER_CHARACTERS]
-    with within(1):
+    with within(3):
         try:
             compile_sql(text)
         except SqlSyntaxError as error:
