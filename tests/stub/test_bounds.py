@@ -40,6 +40,7 @@ MEGABYTES_8 = 8 * 1024 * 1024
 LONG_FILTERS = {
     "conditions": "a = 1 OR ",
     "signs": "-",
+    "double signs": "a = --1 OR ",
     "comments": "/*",
     "brackets": "(",
     "texts": "a IN ('x') AND ",

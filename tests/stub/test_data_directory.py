@@ -336,6 +336,7 @@ def test_a_moved_queue_keeps_its_offsets(tmp_path: Path) -> None:
     with StubCluster(2, data=tmp_path / "killed") as stub:
         (message,) = stub.messages("T", moved.queue_id, broker="broker-b")
         assert message.queue_offset == 2
+        assert stub.put("T", b"y", queue_id=moved.queue_id, broker="broker-b").offset == 3
 
 
 def test_the_version_before_is_used_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

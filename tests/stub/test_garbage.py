@@ -6,7 +6,7 @@ import json
 import logging
 import random
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
@@ -31,7 +31,15 @@ from pyspark_rocketmq.wire.bodies import (
     encode_body,
 )
 from pyspark_rocketmq.wire.codes import ResponseCode
-from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, Header
+from pyspark_rocketmq.wire.commands import (
+    EndTransactionRequestHeader,
+    GetMaxOffsetRequestHeader,
+    Header,
+    QueryMessageRequestHeader,
+    RequestHeader,
+    UpdateBrokerConfigRequestHeader,
+    to_fields,
+)
 from pyspark_rocketmq.wire.header import Command, encode_command
 from pyspark_rocketmq.wire.properties import join_properties
 from pyspark_rocketmq.wire.value_classes import wire_name
@@ -39,7 +47,7 @@ from pyspark_rocketmq.wire.value_classes import wire_name
 from .direct_broker import DirectBroker
 from .recording_channel import RecordingChannel
 from .recordings import read_scenario, scenarios
-from .remoting_client import RemotingClient
+from .remoting_client import RemotingClient, send_of
 
 NUMBERS = [
     "0",
@@ -273,3 +281,50 @@ def test_a_malformed_frame_ends_only_its_connection(header: bytes, caplog: pytes
             assert client.is_ended()
         assert other.ask(GetMaxOffsetRequestHeader(topic="T", queue_id=0)).code == 0
     assert not caplog.records
+
+
+def set_queues(direct: DirectBroker, count: int) -> DirectBroker:
+    """Give topic T this number of queues to write to, and return the broker."""
+    direct.broker.topics.create(TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=count))
+    return direct
+
+
+QUERY = QueryMessageRequestHeader(topic="T", key="k", max_num=-1, begin_timestamp=0, end_timestamp=2**62)
+HALF = EndTransactionRequestHeader(
+    producer_group="p", tran_state_table_offset=0, commit_log_offset=0, commit_or_rollback=8, msg_id="x"
+)
+NOT_UTF8 = b"foo=\xff"
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "code"),
+    [
+        (QUERY, b"", ResponseCode.QUERY_NOT_FOUND),
+        (send_of("T", queue_id=-1), b"x", ResponseCode.SYSTEM_ERROR),
+        (replace(send_of("U"), flag=2**40), b"x", ResponseCode.SYSTEM_ERROR),
+        (send_of("U", f"REAL_TOPIC\x01T\x02TIMER_OUT_MS\x01{'9' * 5_000}"), b"x", ResponseCode.SUCCESS),
+        (send_of("U", batch=True), encode_batch([BatchEntry(b"x", NOT_UTF8)]), ResponseCode.SUCCESS),
+        (HALF, b"", ResponseCode.SYSTEM_ERROR),
+        (UpdateBrokerConfigRequestHeader(), NOT_UTF8, ResponseCode.SUCCESS),
+    ],
+)
+def test_odd_requests_are_judged_as_a_broker_does(header: RequestHeader, body: bytes, code: int) -> None:
+    """Requests with numbers, texts or messages that are out of the ordinary get the code that a real broker sends."""
+    direct = set_queues(DirectBroker(), 0)
+    direct.put(REAL_TOPIC="T", REAL_QID="x", PGROUP="p")
+    dispatcher: Dispatcher[Broker] = Dispatcher(
+        "broker-a", direct.broker, BROKER_HANDLERS, direct.broker.settings, FaultScript()
+    )
+
+    dispatcher.serve(Command(header.code, fields=to_fields(header), body=body), direct.channel)
+
+    assert [reply.code for reply in direct.channel.replies] == [code]
+
+
+def test_an_empty_batch_is_an_error_at_4_9_7() -> None:
+    """A batch without messages is refused, at releases that do not refuse every request without a body, too."""
+    direct = set_queues(DirectBroker("4.9.7"), 1)
+
+    answer = direct.ask(send_of("T", batch=True))
+
+    assert (answer.code, answer.remark) == (1, "java.lang.NullPointerException: the message has no body")
