@@ -34,10 +34,12 @@ from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.commands import (
     EndTransactionRequestHeader,
     GetMaxOffsetRequestHeader,
+    GetTopicConfigRequestHeader,
     Header,
     QueryMessageRequestHeader,
     RequestHeader,
     UpdateBrokerConfigRequestHeader,
+    UpdateSubscriptionGroupRequestHeader,
     to_fields,
 )
 from pyspark_rocketmq.wire.header import Command, encode_command
@@ -306,6 +308,8 @@ NOT_UTF8 = b"foo=\xff"
         (send_of("U", batch=True), encode_batch([BatchEntry(b"x", NOT_UTF8)]), ResponseCode.SUCCESS),
         (HALF, b"", ResponseCode.SYSTEM_ERROR),
         (UpdateBrokerConfigRequestHeader(), NOT_UTF8, ResponseCode.SUCCESS),
+        (UpdateSubscriptionGroupRequestHeader(), b'{"groupName":"\\ud800"}', ResponseCode.SYSTEM_ERROR),
+        (GetTopicConfigRequestHeader(topic="\ud800"), b"", ResponseCode.TOPIC_NOT_EXIST),
     ],
 )
 def test_odd_requests_are_judged_as_a_broker_does(
@@ -318,9 +322,10 @@ def test_odd_requests_are_judged_as_a_broker_does(
         "broker-a", direct.broker, BROKER_HANDLERS, direct.broker.settings, FaultScript()
     )
 
-    dispatcher.serve(Command(header.code, fields=to_fields(header), body=body), direct.channel)
+    channel = EncodingChannel()
+    dispatcher.serve(Command(header.code, fields=to_fields(header), body=body), channel)
 
-    assert [reply.code for reply in direct.channel.replies] == [code]
+    assert [reply.code for reply in channel.replies] == [code]
     assert not caplog.records
 
 
