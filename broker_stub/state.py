@@ -17,7 +17,7 @@ Every handler receives a broker. The attributes of a broker:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from pyspark_rocketmq.errors import OptionError
@@ -57,6 +57,7 @@ class Cluster:
         self.brokers: list[Broker] = []
         self.values: dict[str, dict[str, str]] = {}
         """Key-value configuration of the name server, by namespace."""
+        self.on_values_changed: Callable[[], None] = lambda: None
         self.config = {
             "clusterTest": "false",
             "deleteTopicWithBrokerRegistration": "false",
@@ -142,7 +143,7 @@ class Broker:
             self.topics = Topics(self.release, settings.cluster_name, name, settings.default_topic_queues)
             self.offsets = ConsumerOffsets()
         else:
-            self.store = Replica(master.store, address)
+            self.store = Replica(master.store, address, lambda: self.settings.offset_check_in_slave)
             self.topics, self.offsets = master.topics, master.offsets
         self.key_index = KeyIndex(self.store)
         self.held_pulls = HeldPulls(self.clock, self.store.max_offset)
@@ -202,7 +203,7 @@ class Broker:
         if not self.is_master or (config := self.topics.find(topic)) is None:
             return
         queue_id = max(config.read_queue_nums, config.write_queue_nums) - 1
-        self.store.queues.pop((topic, queue_id), None)
+        self.store.remove_queue(topic, queue_id)
         self.topics.create(
             replace(
                 config,

@@ -51,6 +51,8 @@ def parse(data: bytes | memoryview | str) -> Any:
         text = data if isinstance(data, str) else str(data, "utf-8")
         _refuse_bomb(text)
         value = _parse_text(text)
+        if "\\u" in text:
+            _write(value, bare=False).encode()  # an escaped half of a surrogate pair is no text
         return _References(value).resolve(value) if '"$ref"' in text else value
     except (ValueError, RecursionError) as cause:
         raise MalformedFrame(f"unreadable JSON: {cause}") from cause
