@@ -88,7 +88,7 @@ def _warn_of_no_match(rooms: frozenset[str], queues: frozenset[MessageQueue]) ->
 
 @dataclass(frozen=True, slots=True)
 class MachineRoomNearby:
-    """RocketMQ's MACHINE_ROOM_NEARBY: queues go to members in the same room, or to all if that has none."""
+    """RocketMQ's MACHINE_ROOM_NEARBY: queues go to members in the same room, or to all if it has none."""
 
     inner: AllocateStrategy
     room_of_broker: RoomOf
@@ -100,7 +100,7 @@ class MachineRoomNearby:
         return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """Return one member's share of its own room, then its share of each room without members, by room name."""
+        """Return the queues that one member gets of its own room, then those of rooms without members, by room name."""
         if not check_listed(current, queues, members):
             return []
         rounds = [(local, takers) for local, takers in self._rounds(queues, members) if current in takers]

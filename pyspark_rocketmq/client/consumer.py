@@ -64,7 +64,7 @@ class Consumer(Running):
         self._member.subscribe(topic, to_subscription("wanted", wanted))
 
     def unsubscribe(self, topic: str) -> None:
-        """Stop consuming a topic. Its queues are given up within about two seconds, or after `resume` if paused."""
+        """Stop consuming a topic. Its queues are given up within about two seconds, or after the consumer's pause."""
         check_topic(topic)
         if topic == retry_topic(self._member.settings.group) or not self._member.membership.subscription(topic):
             raise OptionError("topic", topic, "not subscribed to", advice="subscribe to it first")

@@ -111,7 +111,7 @@ class DeadLetters:
 
         Only those for which `wanted` returns True are sent; by default all are. A failed send is reported and the next
         one tried. `starts` gives the first offset of a queue, as in `read`; `next_offsets` of the report are starts for
-        the next call. They do not pass a letter that failed, so let `wanted` leave out those in `resent` then.
+        the next call. They do not pass a letter that failed, so let `wanted` of that call leave out `resent`.
         """
         report = Report()
         for letter in self.read(starts):

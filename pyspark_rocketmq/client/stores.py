@@ -41,7 +41,7 @@ QUERY_TIMEOUT_S = 5.0
 _MOST_DIGITS = len(str(LAST_OFFSET))
 _FILE_NAME, _BACKUP_SUFFIX = "offsets.json", ".bak"
 _NO_PART = frozenset("/\\\0")
-"""Characters that a part of a path cannot have on some system."""
+"""Characters that a part of a path cannot have on at least one operating system."""
 
 _log = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class OffsetStore(Protocol):
         """
 
     def persist(self, queue: MessageQueue, unreachable: UnreachableBrokers | None = None) -> None:
-        """Persist one queue's offset. `RemoteStore` does not if the queue's broker is in `unreachable`."""
+        """Persist one queue's offset. `RemoteStore` skips a queue whose broker is in `unreachable`."""
 
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
         """Persist the offsets of these queues. `RemoteStore` also removes those of all other queues from memory."""
