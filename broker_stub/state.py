@@ -108,7 +108,10 @@ class Cluster:
         raise OptionError("broker", name, f"the stub has no broker {broker_id} of this name", advice=f"it has {known}")
 
     def find_brokers(self, name: str | None, broker_id: int | None = None) -> list[Broker]:
-        """Return the brokers with this name and id, masters and slaves; None stands for any name or id."""
+        """Return the brokers with this name and id, masters and slaves; None stands for any name or id.
+
+        Raise `OptionError` if there is no master with this name.
+        """
         if name is not None:
             self.broker(name)
         return [

@@ -115,7 +115,7 @@ def _rebuild(cls: type[RocketMQError], args: tuple[Any, ...], state: dict[str, A
 
 
 class OptionError(RocketMQError, ValueError):
-    """A wrong setting: `[CODE] option = 'value': what is wrong; what is accepted`."""
+    """A wrong setting. The text is `[CODE] option = 'value': what is wrong; what is accepted`."""
 
     code = "OPTION_VALUE"
 
@@ -174,7 +174,7 @@ class Flooded(RemoteProtocolError):
 
 
 class LimitExceeded(RemoteProtocolError):
-    """Data from the peer that would become larger than a limit."""
+    """Data from the peer that exceeds a limit, for example the number of brokers in a reply."""
 
     code = "LIMIT_EXCEEDED"
     retriable = False
@@ -274,7 +274,7 @@ class GroupError(RocketMQError):
 
 
 class GroupInUse(GroupError):
-    """A group with live members, whose positions a commit would overwrite."""
+    """A commit for a group that has live members: it would overwrite their positions."""
 
     code = "GROUP_IN_USE"
 
@@ -329,7 +329,7 @@ class OffsetWentBack(DataLossError):
 
 
 class QueueVanished(DataLossError):
-    """A queue with planned messages that left the route."""
+    """A queue that left the route before its planned messages were read."""
 
     code = "QUEUE_VANISHED"
 

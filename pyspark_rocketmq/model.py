@@ -1,8 +1,8 @@
 """Define the nouns that all rooms share.
 
 A *queue* is one numbered partition of a topic at one broker. An *offset* of a reader is always the next one to read; a
-*range* is half-open, `[start, end)`. Queues sort as RocketMQ sorts them, because every member of a group must assign
-the same list.
+*range* is half-open, `[start, end)`. Queues sort as RocketMQ sorts them, because all members of a group must assign
+queues from the same list.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Block(NamedTuple):
     data: memoryview
     wanted: QueueRange
     message_count: int
-    """Without a filter, an upper bound of the number of messages; with one, the number of records.
+    """Without a filter, an upper bound of the number of messages; with a filter, the number of records.
 
     One record may be an inner batch of several messages.
     """

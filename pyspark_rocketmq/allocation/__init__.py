@@ -1,7 +1,7 @@
 """Assign queues to members by RocketMQ's six strategies.
 
 RocketMQ has no coordinator: every member of a group computes the assignment for all members by the same strategy, and
-reads only its own queues. The same strategies assign a Spark batch's queues to its task slots. Strategies are values
+reads only its own queues. The same strategies assign a Spark batch's queues to its slots. Strategies are values
 without state. They never sort; callers pass lists in RocketMQ's order.
 """
 

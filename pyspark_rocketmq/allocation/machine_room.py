@@ -53,7 +53,7 @@ class MachineRoom:
 
 
 def _room_prefix(broker_name: str) -> str | None:
-    """Return the room in a broker name `room@name`, else None; as in Java, empty parts at the end do not count."""
+    """Return the room in a broker name `room@name`, else None; as in Java, every `@` at the end is ignored."""
     parts = broker_name.rstrip("@").split("@")
     return parts[0] if len(parts) == 2 else None
 
@@ -88,7 +88,7 @@ def _warn_of_no_match(rooms: frozenset[str], queues: frozenset[MessageQueue]) ->
 
 @dataclass(frozen=True, slots=True)
 class MachineRoomNearby:
-    """RocketMQ's MACHINE_ROOM_NEARBY: queues go to members in the same room, or to all if no member is there."""
+    """RocketMQ's MACHINE_ROOM_NEARBY: queues go to members in the same room, or to all if it has none."""
 
     inner: AllocateStrategy
     room_of_broker: RoomOf
@@ -100,7 +100,7 @@ class MachineRoomNearby:
         return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """Return one member's queues: those of its own room, then those of rooms without members, by room name."""
+        """Return the queues that one member gets of its own room, then those of rooms without members, by room name."""
         if not check_listed(current, queues, members):
             return []
         rounds = [(local, takers) for local, takers in self._rounds(queues, members) if current in takers]
@@ -117,7 +117,7 @@ class MachineRoomNearby:
         return [list(assigned[member]) for member in members]
 
     def _rounds(self, queues: Queues, members: Members) -> list[tuple[list[MessageQueue], Members]]:
-        """Return, for each room, its queues and the members that share them."""
+        """Return each room's queues and the members that share them, rooms with members first."""
         queues_in = _group(queues, self._broker_room)
         members_in = _group(members, self._member_room)
         rooms = sorted(queues_in, key=lambda room: (room not in members_in, java_order(room)))

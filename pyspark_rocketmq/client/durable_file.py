@@ -1,7 +1,7 @@
 """Replace a file so that a crash leaves a complete version of it, the old one or the new one.
 
-The new version is written beside the file and synced before it takes the file's name. Its own name is new: a link that
-another user prepared under that name is not followed, and two processes that write at once do not disturb each other.
+The new version is written beside the file and synced before it takes the file's name. Until then it has a random name.
+So no link that another user prepared is followed, and two processes that write at once do not disturb each other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["replace_file"]
 
 
 def replace_file(path: Path, content: bytes, backup: Path) -> None:
-    """Replace a file; its old version becomes the backup. Raise OSError if that fails, and leave no other file."""
+    """Replace a file; its old version becomes the backup. If that fails, raise OSError; no temporary file is left."""
     fresh = path.with_name(f"{path.name}.{token_hex(8)}.tmp")
     try:
         _write_new(fresh, content)
@@ -28,7 +28,7 @@ def replace_file(path: Path, content: bytes, backup: Path) -> None:
 
 
 def _write_new(path: Path, content: bytes) -> None:
-    """Create a file, on disk when this returns; raise FileExistsError if the name exists, also as a link."""
+    """Create a file and sync it to disk; raise FileExistsError if the name is taken, even by a link."""
     with open(path, "xb") as file:
         file.write(content)
         file.flush()
@@ -36,7 +36,7 @@ def _write_new(path: Path, content: bytes) -> None:
 
 
 def _sync_directory(path: Path) -> None:
-    """Put the names in a directory on disk, where the file system can do that."""
+    """Sync the names in a directory to disk; do nothing if the file system cannot do that."""
     with suppress(OSError):
         directory = os.open(path, os.O_RDONLY)
         try:

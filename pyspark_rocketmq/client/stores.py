@@ -1,8 +1,8 @@
 """Keep a member's positions in memory and persist them; find the first offset to read in a queue without a position.
 
 A store keeps the next offset of each queue in memory and persists it from time to time: at the brokers if the group's
-members share the queues (`RemoteStore`), in a file if every member reads all queues (`LocalStore`). They are not part
-of `offsets`, because that package may use neither the network nor files.
+members share the queues (`RemoteStore`), in a file if every member reads all queues (`LocalStore`). Stores are not part
+of the room `offsets`, because that room may use neither the network nor files.
 
 A *frozen* position ignores updates: it was corrected while listeners were running, and their late results must not
 change it back.
@@ -41,7 +41,7 @@ QUERY_TIMEOUT_S = 5.0
 _MOST_DIGITS = len(str(LAST_OFFSET))
 _FILE_NAME, _BACKUP_SUFFIX = "offsets.json", ".bak"
 _NO_PART = frozenset("/\\\0")
-"""Characters that a part of a path cannot have on some system."""
+"""Characters that a part of a path cannot have on at least one operating system."""
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +67,8 @@ class UnreachableBrokers:
     def attempt(self, broker_name: str, act: Callable[[], T], failing: str) -> T | None:
         """Call `act`, which sends a request to a broker, and return its result.
 
-        Return None if it fails, after logging `failing` with the error, or without a call if the broker is unreachable.
+        If it fails, log `failing` with the error and return None. If the broker is known to be unreachable, return None
+        without a call.
         """
         if broker_name in self._names:
             return None
@@ -135,17 +136,17 @@ class OffsetStore(Protocol):
     def read(self, queue: MessageQueue) -> int | None:
         """Read a queue's persisted offset into memory and return it; None if there is none.
 
-        Raise if the broker does not say.
+        `RemoteStore` raises if the broker does not report it.
         """
 
     def persist(self, queue: MessageQueue, unreachable: UnreachableBrokers | None = None) -> None:
-        """Persist one queue's offset, unless its broker is in `unreachable`."""
+        """Persist one queue's offset. `RemoteStore` skips a queue whose broker is in `unreachable`."""
 
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
         """Persist the offsets of these queues. `RemoteStore` also removes those of all other queues from memory."""
 
     def write(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Set these offsets in memory and persist them. Raise if a broker refuses them."""
+        """Set these offsets in memory and persist them. `RemoteStore` raises if a broker refuses them."""
 
 
 class RemoteStore:
@@ -165,7 +166,8 @@ class RemoteStore:
     def read(self, queue: MessageQueue) -> int | None:
         """Return the group's committed offset and keep it in memory; None if there is none.
 
-        For a group without an offset a broker returns 0, if the queue still has its first message.
+        For a group without an offset a broker reports 0 if the queue still holds its first message. Raise if the broker
+        reports nothing.
         """
         deadline = Deadline.after(QUERY_TIMEOUT_S)
         stored = self._offsets.fetch_committed(self._group, [queue], zero_if_young=True, deadline=deadline).get(queue)
@@ -262,7 +264,7 @@ class LocalStore:
     def _merge(self, queues: Set[MessageQueue]) -> None:
         """Write the current offsets of these queues to the file.
 
-        They are read from memory under the lock, because another thread may have changed them since the call.
+        Offsets are read from memory under the lock, because another thread may have changed them since the call.
         """
         with self._lock:
             own = {queue: offset for queue, offset in self.progress.snapshot().items() if queue in queues}

@@ -23,13 +23,13 @@ __all__ = ["SubscriptionCheck", "find_differences"]
 
 TIMEOUT_S = 3.0
 _MOST_LOGGED = 20
-"""Number of differences in one log; brokers could name any number of topics."""
+"""The most differences that are logged after one comparison; brokers could name any number of topics."""
 _MOST_NAMES = 5
 _log = logging.getLogger(__name__)
 
 
 class SubscriptionCheck:
-    """Compares one member with its group as brokers know it. Used by one thread."""
+    """Compares one member's subscriptions with those that brokers have for its group. Used by one thread."""
 
     def __init__(self, cluster: Cluster, group: str, client_id: str) -> None:
         self._cluster = cluster
@@ -45,7 +45,7 @@ class SubscriptionCheck:
     def compare(self, own: ConsumerData) -> None:
         """Fetch the group's subscriptions and log how they differ from `own`. Called before each heartbeat.
 
-        If `own` has changed since the last comparison, nothing is compared: brokers may still have the old one.
+        If `own` has changed since the last comparison, nothing is compared: brokers may still have the old data.
         """
         expressions = _expressions(own.subscription_data_set)
         is_changed = self._compared not in (None, expressions)
@@ -97,7 +97,7 @@ def find_differences(
 
 
 def _expressions(subscriptions: Iterable[SubscriptionData]) -> dict[str, tuple[str, str]]:
-    """Return expression type and expression by topic; tags are sorted, so that their order makes no difference."""
+    """Return (type, expression) by topic, without retry topics; tags are sorted, since their order does not matter."""
     return {
         each.topic: (each.expression_type, " || ".join(sorted(each.tags_set)) or each.sub_string)
         for each in subscriptions

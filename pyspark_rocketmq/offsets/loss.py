@@ -38,7 +38,7 @@ __all__ = [
 
 
 class LossRule(NamedTuple):
-    """The text and the error of one kind of finding (see above); without an error it only causes a warning."""
+    """The text and the error of one kind of `Finding`; a finding without an error only causes a warning."""
 
     what: str
     going_on: str
@@ -88,7 +88,7 @@ LOSS_RULES: Mapping[Finding, LossRule] = {
 
 @dataclass(frozen=True, slots=True)
 class LossWarning:
-    """A difference between what was planned and what brokers hold that does not fail the query."""
+    """A finding that does not fail the query: brokers do not hold what was planned."""
 
     finding: Finding
     queue: MessageQueue
@@ -191,7 +191,7 @@ def _added(total: GapTotal | None, gap: LossWarning) -> GapTotal:
 
 
 class Settled(NamedTuple):
-    """Start positions after the check against bounds, and warnings about queues that were moved or left the route."""
+    """Start positions, checked against bounds, and warnings about moved starts and queues that left the route."""
 
     positions: dict[MessageQueue, int]
     warnings: list[LossWarning]

@@ -34,7 +34,7 @@ def shorten(text: str) -> str:
 
 
 def is_integer(value: Any, first: int, last: int) -> bool:
-    """Return whether a JSON value is an integer from `first` to `last`; true and false are none, unlike in Python."""
+    """Return whether a JSON value is an integer from `first` to `last`; unlike in Python, true and false are not."""
     return isinstance(value, int) and not isinstance(value, bool) and first <= value <= last
 
 

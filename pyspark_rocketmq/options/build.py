@@ -197,7 +197,7 @@ def _build_allocation(given: GivenOptions) -> AllocationSettings:
 def _build_plan(given: GivenOptions) -> PlanSettings:
     """Return the settings that divide a batch into tasks.
 
-    In a member of a group the strategy assigns queues to members, so task slots get contiguous blocks of queues.
+    In a member of a group the strategy assigns queues to members, so slots get contiguous blocks of queues.
     """
     return PlanSettings(
         allocation=AllocationSettings() if shares(given) else _build_allocation(given),
@@ -258,9 +258,10 @@ def _build_content(given: GivenOptions) -> Content:
 
 
 def commits(given: GivenOptions) -> bool:
-    """Return whether the query commits positions: as the user says, else if it has a group other than the tools group.
+    """Return whether the query commits positions: as the user says, or by default whether it has a group of its own.
 
-    A broadcasting query without a directory for local positions commits only if the user says so.
+    The tools group, which readers without a group share, does not count as one. By default, a broadcasting query
+    without a directory for local positions does not commit either.
     """
     wanted = given.maybe(grouping.COMMIT_OFFSETS)
     if wanted is not None:

@@ -101,7 +101,7 @@ def _read_options(raw: Mapping[str, str], use: str, env: Mapping[str, str], now_
 
 
 def _check_strangers(strangers: Mapping[str, str], given: GivenOptions) -> None:
-    """Raise for unknown keys that are refused or look misspelt; log all others, but only once the use is known."""
+    """Raise for unknown keys that are refused or that `strictOptions` forbids; log others once the use is known."""
     strictness = given.get(STRICT_OPTIONS)
     for key, text in strangers.items():
         if key.lower() in _IGNORED:

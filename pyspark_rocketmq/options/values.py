@@ -64,7 +64,7 @@ PATH: Kind[str] = Kind("path of a file", lambda given: given.text)
 
 
 def choice(values: Mapping[str, T]) -> Kind[T]:
-    """Return a `Kind` that accepts the words in `values`, in any case, and reads each as its value."""
+    """Return a `Kind` that accepts the words in `values`, in upper or lower case, and reads each as its value."""
     by_word = {word.lower(): value for word, value in values.items()}
     accepts = ", ".join(f"`{word}`" for word in values)
 
@@ -140,7 +140,7 @@ def mebibytes(first: int, last: int) -> Kind[int]:
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
-    """Return a `Kind` that also accepts -1, read as None, which turns the option off."""
+    """Return a `Kind` like `kind` that also accepts -1, which is read as None and turns the option off."""
     accepts = f"-1 or {kind.accepts}"
 
     def read(given: OptionText) -> T | None:

@@ -11,7 +11,7 @@ _BY_LOWER_NAME = {name.lower(): name for name in COLUMNS}
 
 
 def read_columns(given: OptionText) -> tuple[str, ...]:
-    """Return the names of columns, matched without case; none for `*`."""
+    """Return the names of columns, matched without case; `*`, which stands for the default, gives an empty tuple."""
     if given.text == "*":
         return ()
     names = [part.strip() for part in given.text.split(",")]

@@ -1,4 +1,4 @@
-"""List the options of access control, encryption, and the strictness towards other options."""
+"""List the options of access control, of encryption, and of the strictness towards unknown options."""
 
 from __future__ import annotations
 
