@@ -346,6 +346,12 @@ class DecodeError(RocketMQError):
     code = "DECODE"
 
 
+class ColumnError(RocketMQError, ValueError):
+    """A frame to write has a column that cannot be written, or lacks one."""
+
+    code = "SINK_COLUMN"
+
+
 class SendError(RocketMQError):
     """A send that failed in part or in whole; messages are numbered from 0, in the order in which they were given."""
 
