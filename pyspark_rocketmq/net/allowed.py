@@ -25,8 +25,8 @@ _HOST_NAME = re.compile(r"[\w.-]+")
 class AllowedAddresses:
     """The hosts, addresses and networks to which connections may be opened.
 
-    A host name must be listed as it is written in the route, in any case. A network holds no host names, because those
-    who choose a name may also choose what it resolves to.
+    A host name must be listed as the route writes it, in capital or small letters. A listed network allows only IP
+    addresses and no host names, because whoever chooses a name may also choose the address to which it resolves.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -35,7 +35,7 @@ class AllowedAddresses:
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
 
     def plus(self, addresses: Iterable[Address]) -> Self:
-        """Return these and some more addresses."""
+        """Return a copy that also allows the given addresses."""
         return replace(self, addresses=self.addresses.union(addresses))
 
     def check(self, address: Address) -> None:
@@ -56,7 +56,10 @@ class AllowedAddresses:
 
 
 def parse_allowed(text: str, option: str = "allowed_brokers") -> AllowedAddresses:
-    """Return the addresses in a list such as `broker-a, broker-b:10911, 10.1.0.0/16`; raise `OptionError` otherwise."""
+    """Return the hosts, addresses and networks in a list such as `broker-a, broker-b:10911, 10.1.0.0/16`.
+
+    Raise `OptionError` for an entry that is none of these; the error names `option`.
+    """
     hosts, addresses, networks = set[str](), set[Address](), list[IPv4Network | IPv6Network]()
     for entry in (part.strip() for part in text.split(",")):
         bare = entry.removeprefix("[").removesuffix("]")
@@ -91,7 +94,7 @@ def _normal_host(host: str) -> str:
 
 
 def _parse_ip(host: str) -> IPv4Address | IPv6Address | None:
-    """Return the IP address that a text is, else None; `::ffff:10.0.0.1` leads to the same host as `10.0.0.1`."""
+    """Return `host` as an IP address, or None if it is a name; `::ffff:10.0.0.1` becomes `10.0.0.1`."""
     try:
         ip = ip_address(host)
     except ValueError:

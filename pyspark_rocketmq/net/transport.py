@@ -47,7 +47,7 @@ class Waitable(Protocol):
 if sys.platform == "win32":
 
     def wait_ready(waits: Iterable[tuple[Waitable, int]], timeout_s: float | None = None) -> bool:
-        """Wait until a descriptor is ready for its `READ` or `WRITE`; return False if the timeout comes first."""
+        """Wait until a descriptor is ready for one of its events; return False if the timeout comes first."""
         with selectors.SelectSelector() as selector:
             for waitable, needs in waits:
                 selector.register(waitable.fileno(), needs)
@@ -57,7 +57,7 @@ else:
     _POLLED = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLIN | select.POLLOUT}
 
     def wait_ready(waits: Iterable[tuple[Waitable, int]], timeout_s: float | None = None) -> bool:
-        """Wait until a descriptor is ready for its `READ` or `WRITE`; return False if the timeout comes first.
+        """Wait until a descriptor is ready for one of its events; return False if the timeout comes first.
 
         `select.poll` is used because creating a `selectors.PollSelector` for each call takes five times as long.
         """
@@ -128,7 +128,7 @@ class Transport:
     def abandon(self) -> None:
         """Close a forked child's copy of the stream; the parent's stays usable.
 
-        The lock is replaced: if another thread held it at the fork, it stays locked in the child.
+        The lock is replaced: if another thread held it at the fork, it would stay locked in the child.
         """
         self._lock = threading.Lock()
         self.close()
@@ -368,7 +368,7 @@ def _no_handshake(address: Address, cause: OSError | ValueError) -> ConnectError
 
 
 def _advise_on_certificate(cause: ssl.SSLCertVerificationError) -> str:
-    """Return what to do about a certificate; to trust any server comes last, because it invites impostors."""
+    """Return advice on a refused certificate; it names trust in any server last, because that lets impostors in."""
     if cause.verify_code in _OTHER_HOST:
         cure = "use a host that the certificate names, in nameServer or by brokerAddressMap, or renew the certificate"
     else:
