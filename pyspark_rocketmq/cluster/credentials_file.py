@@ -1,7 +1,7 @@
 """Read credentials from a file that exists on each machine and may change at any time.
 
-Settings hold only the path, so that no pickle holds a secret. Each signature checks whether the file has changed, and
-reads it only then, so that requests after a change are signed with the new credentials.
+Settings hold only the path, so that no pickle holds a secret. Before each signature, the file is read again if it has
+changed, so that requests after a change are signed with the new credentials.
 
 Few writers replace a file at once: most empty it and write it again, or delete it and create it. So a process that has
 read good credentials keeps them while the file changes, and for `GRACE_S` while it cannot be read.
@@ -51,16 +51,16 @@ class CredentialsFile:
         return _watched(self).current()
 
     def check(self) -> None:
-        """Raise `OptionError` unless the file holds credentials now, even if it held some before."""
+        """Raise `OptionError` unless the file holds credentials now; good ones from before do not count."""
         WatchedFile(self).current()
 
     def refuse(self, what: str) -> OptionError:
-        """Return an error about the file."""
+        """Return an error that says what is wrong with the file."""
         return OptionError(self.option, self.path, what, advice=_ADVICE)
 
 
 class _Failure(NamedTuple):
-    """The time of the first of several failed reads."""
+    """The time of the first failed read after a good one, by two clocks."""
 
     began_s: float
     """A moment of the monotonic clock."""
@@ -68,10 +68,10 @@ class _Failure(NamedTuple):
 
 
 class WatchedFile:
-    """Credentials from a file, and what went wrong with it, in this process.
+    """What this process knows of a file: the credentials last read from it, and why it could not be read since.
 
-    Any thread may use it. It has no lock, which a forked child could inherit locked: if two threads notice a change at
-    the same time, both read the file.
+    Any thread may use it. It has no lock, because a forked child could inherit the lock while it is held. So if two
+    threads notice a change at the same time, both read the file.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ class WatchedFile:
         return found
 
     def _look(self) -> Credentials | str:
-        """Return what is in the file, or what is wrong; read it only if it has changed.
+        """Return the credentials in the file, or what is wrong with it; read it only if it has changed.
 
-        If good credentials are known, a change is read only when its writer has probably finished.
+        If good credentials are known, a changed file is read only when its writer has probably finished.
         """
         try:
             status = os.stat(self._file.path)
@@ -122,9 +122,10 @@ class WatchedFile:
         return self._found
 
     def _is_settling(self, status: os.stat_result) -> bool:
-        """Return whether the file changed a moment ago.
+        """Return whether the file changed less than `SETTLING_S` ago.
 
-        If its writer has not finished, it may hold the beginning of a secret, with which servers refuse requests.
+        If its writer has not finished, the file may hold only the beginning of a secret. Servers would refuse requests
+        signed with that.
         """
         return 0 <= self._wall_clock() - status.st_mtime < SETTLING_S
 
@@ -182,7 +183,7 @@ def _warn_of_writers(file: CredentialsFile, mode: int) -> None:
 
 
 def parse_credentials(content: bytes) -> Credentials:
-    """Return the credentials in a file's content; raise ValueError, which names a line but never quotes it."""
+    """Return the credentials in a file's content, or raise ValueError, whose text may name a line but quotes none."""
     if len(content) > MOST_BYTES:
         raise ValueError(f"it has more than {MOST_BYTES} bytes")
     values: dict[str, str] = {}

@@ -39,7 +39,7 @@ _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def is_topic_name(name: str) -> bool:
-    """Return whether brokers accept a name for a topic: a retry or dead letter topic's may be longer than others."""
+    """Return whether brokers accept a name for a topic; names of retry and dead-letter topics may be longer."""
     most = MOST_GROUP_TOPIC if name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) else MOST_TOPIC
     return len(name) <= most and _NAME.fullmatch(name) is not None
 

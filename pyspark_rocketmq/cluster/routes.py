@@ -87,9 +87,10 @@ class BrokerEndpoints:
         )
 
     def to_read(self, suggested_id: int = MASTER_ID) -> BrokerEndpoint:
-        """Return the process to read from: the suggested one if there is one.
+        """Return the process to read from: the one with the number `suggested_id` if it exists.
 
-        A missing replica is replaced by the one with the next number, else by any process.
+        A missing replica is replaced by the one with the next number. If that is missing too, or the master is missing,
+        return the process with the lowest number.
         """
         by_id = {place.broker_id: place for place in self.endpoints}
         wanted = [suggested_id] if suggested_id == MASTER_ID else [suggested_id, suggested_id + 1]
@@ -102,7 +103,7 @@ class BrokerEndpoints:
 
 
 def broker_endpoints(data: BrokerData, address_map: AddressMap) -> BrokerEndpoints:
-    """Return the processes of one broker that a name server's reply names."""
+    """Return the processes of one broker, given its part of a name server's reply."""
     _require_name(data.broker_name)
     try:
         found = [
@@ -117,7 +118,7 @@ def broker_endpoints(data: BrokerData, address_map: AddressMap) -> BrokerEndpoin
 
 
 def all_broker_endpoints(named: Iterable[BrokerData], address_map: AddressMap) -> tuple[BrokerEndpoints, ...]:
-    """Return the processes of all brokers that a name server's reply names; raise if there are too many."""
+    """Return the processes of the brokers that a name server's reply names; raise if there are too many processes."""
     named = tuple(named)
     if (count := sum(len(data.broker_addrs) for data in named)) > MOST_ENDPOINTS:
         raise LimitExceeded(
@@ -146,7 +147,7 @@ class Route:
     readable: tuple[MessageQueue, ...]
     """Queues that may be read, sorted as RocketMQ sorts them."""
     writable: tuple[MessageQueue, ...]
-    """Queues that may be written, sorted; if the topic has an order configuration, the queues in it."""
+    """Queues that may be written, sorted. If the topic has an order configuration, these are the queues in it."""
     brokers: Mapping[str, BrokerEndpoints]
 
     @property

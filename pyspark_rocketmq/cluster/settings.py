@@ -45,7 +45,7 @@ class ClusterSettings:
             self._limit_connections(self.allowed_brokers)
 
     def _limit_connections(self, brokers: Any) -> None:
-        """Put the allowed addresses into `net`, since every connection is opened by it."""
+        """Put the allowed addresses into `net`, the settings with which every connection is opened."""
         if isinstance(brokers, str):
             brokers = parse_allowed(brokers)
             object.__setattr__(self, "allowed_brokers", brokers)
