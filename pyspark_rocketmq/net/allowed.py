@@ -26,7 +26,7 @@ class AllowedAddresses:
     """The hosts, addresses and networks to which connections may be opened.
 
     A host name must be listed as the route writes it, in capital or small letters. A listed network allows only IP
-    addresses and no host names, because whoever chooses a name may also choose the address to which it resolves.
+    addresses and no host names, because a person who chooses a name may also choose its addresses.
     """
 
     hosts: frozenset[str] = frozenset()

@@ -205,7 +205,7 @@ class Channel:
     # --- limits ------------------------------------------------------------------------------------------------------
 
     def _fail_if_stuck(self) -> bool:
-        """Note that the stream accepted no bytes; return True if sending has failed: it has lasted `untaken_s`."""
+        """Note that the stream accepted no bytes; if this has lasted `untaken_s`, let sending fail and return True."""
         self.untaken = self.untaken or Deadline.after(self._untaken_s)
         if not self.untaken.expired:
             return False

@@ -5,9 +5,9 @@ Requests are submitted in groups. All requests of a group are due at the same mo
 connection has received no bytes since the request was sent, all requests on the connection time out with it, and the
 next request gets a new connection.
 
-A slow address does not delay requests to other addresses. Opening a connection blocks the caller, so
-the requests submitted until then are sent first. An address to which no connection could be opened is not tried again
-before the next `send`.
+A slow address does not delay requests to other addresses. Opening a connection blocks the caller, so the requests
+submitted until then are sent first. An address to which no connection could be opened is not tried again before the
+next `send`.
 """
 
 from __future__ import annotations
