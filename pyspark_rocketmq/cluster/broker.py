@@ -27,7 +27,7 @@ Errors = tuple[type[RocketMQError], ...]
 
 
 class RoutedRequest(NamedTuple):
-    """A request about a topic to the broker of this name; the topic's route decides which process of it gets it."""
+    """A request about a topic to one of its brokers; the topic's route decides which process of the broker gets it."""
 
     topic: str
     broker_name: str
@@ -202,12 +202,12 @@ class Brokers:
             return error
 
     def _need_routes(self, topics: Iterable[str], deadline: Deadline | None) -> None:
-        """Raise if the route of a topic cannot be fetched. `NameServers` repeats the request; `Retrying` must not."""
+        """Raise if the route of a topic cannot be fetched; `NameServers` has repeated the request already."""
         for topic in topics:
             self.routes.route(topic, deadline)
 
     def _ask_around(self, topic: str, header: RequestHeader, body: bytes, deadline: Deadline | None) -> Reply:
-        """Return the first reply of a broker; each broker gets a part of the time, so that the next ones have some."""
+        """Return the first reply of a broker; the brokers are asked in turn and share the time equally."""
         failures, names = [], self._names(topic, deadline)
         for name, own_deadline in in_turn(deadline, names):
             request = RoutedRequest(topic, name, header, body)

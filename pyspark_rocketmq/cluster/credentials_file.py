@@ -68,7 +68,7 @@ class _Failure(NamedTuple):
 
 
 class WatchedFile:
-    """What this process knows of a file: the credentials last read from it, and why it could not be read since.
+    """The credentials that this process read from a file, and the reason if the file could not be read since.
 
     Any thread may use it. It has no lock, because a forked child could inherit the lock while it is held. So if two
     threads notice a change at the same time, both read the file.

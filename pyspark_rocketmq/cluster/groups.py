@@ -113,7 +113,7 @@ class Groups:
     def check_subscription(
         self, group: str, client_id: str, subscription: SubscriptionData, deadline: Deadline | None = None
     ) -> None:
-        """Let a broker of the topic check a filter expression; raise the broker's error if this is rejected."""
+        """Let a broker of the topic check a filter expression; raise the broker's error if the filter is illegal."""
         body = CheckClientRequestBody(
             client_id=client_id,
             group=self._namespace.wrap(group),

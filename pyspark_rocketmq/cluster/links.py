@@ -1,9 +1,9 @@
 """Send requests to servers over connections, one or many at once.
 
 A cluster for one thread borrows connections from a pool (`InlineLinks`); group members and producers share one
-connection per server among their threads (`SharedLinks`). Both send to many servers at once: every
-request of a burst is sent before they wait for the first response. Shared links also connect to many servers at once,
-so that an unreachable server takes no time from the others.
+connection per server among their threads (`SharedLinks`). Both send to many servers at once: every request of a burst
+is sent before they wait for the first response. Shared links also connect to many servers at once, so that an
+unreachable server takes no time from the others.
 """
 
 from __future__ import annotations

@@ -297,7 +297,7 @@ def _group_queues(queues: Iterable[MessageQueue]) -> dict[_TopicAtBroker, list[M
 
 
 def _bounds(min_offset: int, max_offset: int, reply: Reply) -> QueueBounds:
-    """Return the bounds of a queue after checking them; brokers report the minimum -1 of a new queue."""
+    """Check and return the bounds of a queue; brokers report -1 as the minimum if the queue never held a message."""
     for name, offset in (("minOffset", min_offset), ("maxOffset", max_offset)):
         _require_offset(name, offset, _NONE, reply)
     return QueueBounds(max(0, min_offset), max(0, max_offset), _is_from_replica(reply))

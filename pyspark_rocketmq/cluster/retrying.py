@@ -43,7 +43,7 @@ class Retrying:
     def run(self, attempt: Callable[[], T], deadline: Deadline | None = None) -> T:
         """Call `attempt` until it succeeds, and return its result.
 
-        Raise an error that is not retriable at once, and any other when a limit or the deadline is reached.
+        Raise its error at once if that is not retriable, else when a limit or the deadline is reached.
         """
         waiting = None if self.wait_for_brokers_s is None else Deadline.after(self.wait_for_brokers_s, self.clock)
         counted = 0
