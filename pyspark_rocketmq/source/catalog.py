@@ -156,9 +156,9 @@ class QueueCatalog:
         return sorted(filter(self._options.selection.takes_topic, set(topics) - self._misnamed))
 
     def _warn_of_misnamed(self, names: frozenset[str]) -> None:
-        """Log a warning about listed names that no topic can have, unless the last list had the same ones.
+        """Log a warning about listed names that no topic can have, unless the last list had all of them, too.
 
-        They never reach the pattern, which may need minutes for a long name.
+        These names are not compared with the pattern, because that may take minutes for a long name.
         """
         if names - self._misnamed:
             text = "name servers list %d names that no topic can have, which are not read, for example %s"
