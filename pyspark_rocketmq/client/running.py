@@ -62,7 +62,8 @@ class Running(ABC):
     def close(self) -> None:
         """Stop and free all resources. A second call waits until the first one has finished.
 
-        In a listener or signal handler it waits at most 5 seconds, because the first call may wait for that thread.
+        In a listener and in the main thread it waits at most 5 seconds: the first call may wait for the listener, or
+        for a lock of code that a signal handler has interrupted. Python calls signal handlers in the main thread.
         """
         if not self._closing.acquire(blocking=False):
             self._closed.wait(_OWN_THREAD_S if self._may_hinder_closing() else None)
@@ -74,9 +75,9 @@ class Running(ABC):
             self._closed.set()
 
     def _may_hinder_closing(self) -> bool:
-        """Return whether the first call of `close` may wait for this thread, or was interrupted in it by a signal."""
+        """Return whether the first call of `close` may wait for this thread, or was interrupted in it."""
         thread = threading.current_thread()
-        return isinstance(thread, OwnThread) or self._closer in (None, thread)
+        return isinstance(thread, OwnThread) or thread is threading.main_thread() or self._closer in (None, thread)
 
     @abstractmethod
     def _start(self) -> None:
