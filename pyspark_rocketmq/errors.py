@@ -16,6 +16,7 @@
     ├─ DataLossError                   OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished,
     │                                MessagesMissing
     ├─ DecodeError                     a stored message that cannot be read
+    ├─ ColumnError (ValueError)        a column that cannot be written
     ├─ SendError                       messages that landed, failed, or have an unknown fate
     └─ SendBackError                   rows that brokers did not take back
 
@@ -253,7 +254,7 @@ class AddressNotAllowed(RouteError):
 
 
 class BrokerError(RocketMQError):
-    """A response code other than success, with the remark as `shown` returns it."""
+    """A response code other than success. The error's text has the remark as `shown` returns it."""
 
     code = "BROKER"
     response_code: int = -1
@@ -263,8 +264,10 @@ class BrokerError(RocketMQError):
     ) -> None:
         if response_code is not None:
             self.response_code = response_code
-        self.remark = None if remark is None else shown(remark, MOST_REMARK)
-        super().__init__(f"response code {self.response_code}: {self.remark or 'no remark'}", advice=advice, **where)
+        self.remark = remark
+        """The remark as the server sent it: of any length, with any characters. Apply `shown` before you log it."""
+        text = shown(remark, MOST_REMARK) if remark else "no remark"
+        super().__init__(f"response code {self.response_code}: {text}", advice=advice, **where)
 
 
 class GroupError(RocketMQError):
