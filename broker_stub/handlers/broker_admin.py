@@ -250,7 +250,7 @@ def set_read_mode(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(AdminCode.GET_COLD_DATA_FLOW_CTR_INFO)
 def get_cold_limits(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return that no group is limited in its reads from disk, because the stub reads nothing from disk."""
+    """Return an empty list of groups with limited reads, because the stub reads nothing from disk."""
     thresholds = {"cgColdReadThreshold": 3 * 1024 * 1024, "globalColdReadThreshold": 100 * 1024 * 1024}
     return response(body=fastjson.write({"runtimeTable": {}, "configTable": {}, **thresholds, "globalAcc": 0}))
 

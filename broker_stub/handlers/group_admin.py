@@ -179,10 +179,9 @@ def _connection(member: Member) -> Connection:
 
 @handles(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO)
 def query_groups_of_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the groups with offsets in a topic.
+    """Return the groups with offsets in a topic, at 4.9.7 also the groups that subscribe to it.
 
-    4.9.7 adds the groups that subscribe to the topic. 5.3.3 adds the topic's own name as if it were a group, once a
-    heartbeat has named the topic.
+    5.3.3 adds the topic's own name as if it were a group, once a heartbeat has named the topic.
     """
     topic = request.header(QueryTopicConsumeByWhoRequestHeader).topic
     groups = broker.offsets.groups(topic)

@@ -30,10 +30,9 @@ from ..state import Broker
 
 @handles(RequestCode.HEART_BEAT)
 def heartbeat(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Register a client in its groups.
+    """Register a client in its groups; at 5.x the response says whether subscriptions may have changed.
 
-    At 5.x the response says whether subscriptions may have changed: the heartbeat has no fingerprint of them, or one
-    that differs from the group's last one.
+    They may have if the heartbeat has no fingerprint of them, or one that differs from the group's last one.
     """
     beat = decode_body(HeartbeatData, request.body)
     fingerprint = beat.heartbeat_fingerprint if broker.release.is_5x else 0

@@ -62,10 +62,9 @@ def get_min_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
 def search_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the offset of the message that was stored at a time.
+    """Return the offset at a store time: at 5.x of the first message since then, at 4.9.7 of the nearest message.
 
-    5.x returns that of the first message at or after the time, or, if the request says so, of the last one at or before
-    it. 4.9.7 always returns that of the message nearest in time.
+    If the request says so, 5.x returns the offset of the last message at or before the time instead.
     """
     header = request.header(SearchOffsetRequestHeader)
     boundary = Boundary.NEAREST
@@ -196,10 +195,9 @@ def clone_offsets(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
 def reset_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Reset a group's offsets, and return the new ones.
+    """Reset a group's offsets, at 5.x in the broker's table, at 4.9.7 by notifying the group's members; return them.
 
-    5.x resets them in the broker's table, unless the setting `server_side_reset` is off. In all other cases the broker
-    sends the new offsets to the group's members.
+    With the setting `server_side_reset` off, 5.x notifies the members, too.
     """
     header = request.header(ResetOffsetRequestHeader)
     if broker.release.is_5x and broker.settings.server_side_reset:
