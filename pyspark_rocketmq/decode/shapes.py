@@ -106,7 +106,7 @@ class Fitting(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """The names in a text, which values are filled, and whether a separator ends it; texts of one shape agree in this."""
+    """The names in a text, which values are filled, and whether a separator ends it; texts of a shape agree in this."""
 
     names: tuple[bytes, ...]
     is_filled: tuple[bool, ...]
