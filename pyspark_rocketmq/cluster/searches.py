@@ -53,7 +53,10 @@ It is sent the offset of the first message that the pull returned, or None.
 
 
 def search_first_since(time_ms: int, nearest: int, min_offset: int, max_offset: int) -> TimeSearch:
-    """Search `[min_offset, max_offset)` for the first message stored at or after a time, starting at `nearest`."""
+    """Search `[min_offset, max_offset)` for the first message stored at or after a time, starting at `nearest`.
+
+    Return `max_offset` if there is none.
+    """
     low, high = min_offset, max_offset  # Messages below `low` are earlier, the one at `high` is not.
     probe, step = min(max(nearest, low), high - 1), 1
     while low < high:
@@ -178,7 +181,7 @@ def _find_misplaced(
 
 
 def _maybe_file_head(offset: int, result: Reply | RocketMQError) -> FileHead | None:
-    """Return the record that was pulled at `offset` if it lies at the beginning of a file, else None."""
+    """Return the record that was pulled at `offset` if it may lie at the beginning of a file, else None."""
     if isinstance(result, RocketMQError):
         return None
     next_offset = result.header(PullMessageResponseHeader).next_begin_offset

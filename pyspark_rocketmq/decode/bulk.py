@@ -119,7 +119,7 @@ _MOST_UNEQUAL = 4
 """Limit of largest response size / mean response size for a scan in lock step, which lasts as long as the largest."""
 _STEPS_BETWEEN_CHECKS = 8
 _SIZE_AND_MAGIC_BYTES = 8
-"""Bytes at the end of a response that are too few for the start of a record."""
+"""Bytes of a record's size and magic; no record begins within so many bytes of the end of a response."""
 
 
 class Starts(NamedTuple):
@@ -301,7 +301,7 @@ class Records:
         return plain
 
     def topic_fields(self, rows: Integers, size: int) -> Bytes:
-        """Return `size` bytes of each record at the indices `rows`, one row each: length of the topic, and topic."""
+        """Return the first `size` bytes of the topic field (length, topic) of the records at the indices `rows`."""
         return peek_windows(self.data, self._body_ends[rows], size)
 
     def compare_topics(self, field: bytes) -> bool:
@@ -408,7 +408,7 @@ def decode_plain(records: Records, columns: Sequence[Column], content: Content, 
 
 
 class PlainRows:
-    """Plain records, of which each attribute and method returns one column; `columns.Column.read` uses them."""
+    """Plain records as rows. Their attributes and methods return columns; `columns.Column.read` uses them."""
 
     def __init__(self, records: Records, content: Content, shapes: ShapeFinder) -> None:
         self._records = records
@@ -439,7 +439,10 @@ class PlainRows:
         return wanted
 
     def unreadable(self, parts: Collection[Part | None]) -> Integers:
-        """Return the indices of the rows of which one of these parts cannot be read; tags need the properties, too."""
+        """Return the indices of the rows in which one of `parts` cannot be read.
+
+        If messages are chosen by tag, properties are examined even if they are not in `parts`.
+        """
         unreadable = _NO_RECORDS
         if self._content.tags or Part.PROPERTIES in parts:
             unreadable = self._unreadable_properties()

@@ -31,7 +31,7 @@ __all__ = [
 
 
 MOST_BODY_BYTES = 2**30
-"""Limit of any uncompressed body: with the rows before it, it fits into a column, whose offsets have 32 bits."""
+"""Most bytes of an uncompressed body: with the rows before it, it fits into a column, whose offsets have 32 bits."""
 
 
 class ColumnType(Enum):
@@ -67,7 +67,7 @@ class Column:
 
 
 class Layout(Enum):
-    """The sets of columns from which a reader gets one if the user names no columns."""
+    """Sets of columns; a reader returns one of these sets if the user names no columns."""
 
     ROCKETMQ = "rocketmq"
     KAFKA = "kafka"

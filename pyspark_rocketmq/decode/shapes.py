@@ -92,7 +92,7 @@ class Shape(NamedTuple):
     widths: list[int]
     """For each flexible value, the number of bytes in which its end is searched."""
     largest: int
-    """Largest byte allowed in values: 0x7F for ASCII, else 0xFF; the latter texts are checked for UTF-8 separately."""
+    """Largest byte allowed in values: 0x7F for ASCII, else 0xFF; with 0xFF, texts are checked for UTF-8 separately."""
 
 
 class Fitting(NamedTuple):
@@ -106,7 +106,7 @@ class Fitting(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """Names, empty values and last separator of a text; samples must agree in them to be of one shape."""
+    """The names in a text, which values are filled, and whether a separator ends it; texts of a shape agree in this."""
 
     names: tuple[bytes, ...]
     is_filled: tuple[bool, ...]
@@ -246,7 +246,7 @@ class _Walk:
         self._keep(self._are_in_range(stretch, self._begins[-1]))
 
     def finish(self) -> Fitting:
-        """Return the texts that end where the walk ends and are UTF-8."""
+        """Return the texts that fit to their end, without those that go on after the shape's end or are not UTF-8."""
         self._keep(self._at == self._ends)
         if self._largest > 0x7F:
             is_text = np.ones(len(self._texts), np.bool_)

@@ -1,7 +1,7 @@
 """Join, hash and measure texts of many rows at once.
 
-Texts are Arrow arrays of type `LARGE`, whose 64-bit offsets cannot overflow. A *word* is eight bytes of a text that is
-padded with zeros, and ends with a word for its length, so that no two texts have the same words.
+Texts are Arrow arrays of type `LARGE`, whose 64-bit offsets cannot overflow. To be hashed, a text is cut into *words*
+of eight bytes: it is padded with zeros, and a last word holds its length, so that no two texts have the same words.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def fixed_texts(rows: npt.NDArray[Any]) -> pa.Array:
 
 
 def texts_of_rows(starts: Integers, texts: pa.Array) -> pa.Array:
-    """Return one text for each row: the texts `[starts[i], starts[i + 1])`, which stand side by side in the buffer."""
+    """Return one text for each row: for row i the texts `[starts[i], starts[i + 1])`, joined without separators."""
     offsets = offsets_of(texts)[starts]
     return pa.Array.from_buffers(LARGE, len(offsets) - 1, [None, pa.py_buffer(offsets), buffer_of(texts)])
 
@@ -106,7 +106,7 @@ def buffer_of(texts: pa.Array) -> pa.Buffer:
 
 
 def mix(values: Hashes) -> Hashes:
-    """Return a one-to-one scrambling of 64-bit numbers, the finalizer of SplitMix64."""
+    """Return the 64-bit numbers scrambled one to one, by the finalizer of SplitMix64."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

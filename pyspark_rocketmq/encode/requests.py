@@ -81,7 +81,7 @@ class Encoder:
         self._next_number = 0
 
     def encode(self, batch: pa.RecordBatch) -> Encoded:
-        """Return the requests for the rows of a record batch. Raise `ColumnError` if the frame cannot be written."""
+        """Return the requests for the rows of a record batch. Raise `ColumnError` if it cannot be written."""
         numbers = np.arange(self._next_number, self._next_number + batch.num_rows, dtype=np.int64)
         self._next_number += batch.num_rows
         return self._encode(batch, numbers)
@@ -100,7 +100,7 @@ class Encoder:
         return Encoded(list(_Rows(settings, columns, texts, placing, numbers).requests()), {})
 
     def _encode_rest(self, batch: pa.RecordBatch, numbers: Integers, faults: dict[int, Fault]) -> Encoded:
-        """Encode the rows without a fault."""
+        """Return the requests for the rows without a fault, and all faults."""
         good = np.ones(batch.num_rows, bool)
         good[list(faults)] = False
         rest = self._encode(batch.filter(to_arrow(good)), numbers[good])
@@ -188,7 +188,7 @@ class _Rows:
         return self._placing.topics[code], queue
 
     def _write_entries(self) -> pa.Array:
-        """Return the rows as entries of a batch message; those of rows that are sent singly are empty."""
+        """Return the rows as entries of a batch message; all entries are empty if every row is sent singly."""
         body_sizes, property_sizes = sizes_of(self._bodies), sizes_of(self._properties)
         heads = np.zeros(len(self._bodies), _ENTRY_HEAD)
         heads["total"] = body_sizes + property_sizes + _ENTRY_OVERHEAD

@@ -51,7 +51,7 @@ def _property(name: bytes, texts: pa.Array) -> pa.Array:
 
 
 def _number_texts(numbers: Integers | None) -> pa.Array | None:
-    """Return the numbers as decimal texts; an empty text for 0, which stands for null."""
+    """Return the numbers as decimal texts, empty for 0, which stands for null; None if no row has a number."""
     if numbers is None or not numbers.any():
         return None
     texts = to_arrow(numbers).cast(pa.string()).cast(EMPTY.type)

@@ -5,10 +5,11 @@ fewer messages than requested (its own limits) or cover more offsets (a filter s
 *stride*, the number of offsets that one pull covers. Offsets that a response leaves *uncovered* are requested again
 before any new ones. Responses arrive in any order; `Cursor.take` returns them in offset order.
 
-Invariant: `[wanted.start, wanted.end)` is always the disjoint union of the offsets that `take` got (before `done`),
-the responses that wait in the process queue for an earlier one, the requests in flight, the uncovered offsets, and the
-offsets never requested (from `_frontier` on). Most responses arrive in offset order and never wait. As long as offsets
-are missing, some are in flight or may be requested, even if the flow limits are exceeded.
+Invariant: `[wanted.start, wanted.end)` is always the disjoint union of the offsets before `done` (`take` has returned
+them or returns them next, or they were skipped), of the responses that wait in the process queue for an earlier one,
+the requests in flight, the uncovered offsets, and the offsets never requested (from `_frontier` on). Most responses
+arrive in offset order and never wait. As long as offsets are missing, some are in flight or may be requested, even if
+the flow limits are exceeded.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Cursor:
         """Responses that wait until the messages at lower offsets have arrived."""
         self._waiting_count = 0
         self._has_whole_sizes = False
-        """Whether responses may wait whose size in `waiting` is that of the whole response, not of its bodies."""
+        """Whether `waiting` may hold responses with the size of the whole response instead of that of its bodies."""
         self._full_count = 0
         """The number of responses that covered the whole stride since the stride last changed."""
         self._queue = wanted.queue
@@ -78,7 +79,7 @@ class Cursor:
 
     @property
     def lacks_its_lowest(self) -> bool:
-        """Whether the next request is for the lowest offset of all that are missing."""
+        """Whether the lowest of all missing offsets is to be requested again; then the next request is for it."""
         return bool(self._uncovered) and self._uncovered.peekitem(0)[0] <= self.done
 
     def lowest_missing(self, least: int = 0) -> int:
@@ -90,7 +91,7 @@ class Cursor:
         return lowest
 
     def first_waiting(self) -> int | None:
-        """Return the offset of the first waiting response with records before the range's end; None without one."""
+        """Return the lowest offset of a waiting response that has records before the range's end; None if none has."""
         return next((each.offset for each in self.waiting.entries() if _holds_wanted(each.item)), None)
 
     def allowance(self, limits: FlowLimits, most: int) -> int:
@@ -156,9 +157,9 @@ class Cursor:
     ) -> QueueRange | None:
         """Accept the response to the pull from `start`; return the part of its offsets that is still wanted, or None.
 
-        The response covers the offsets up to `next_offset` and holds at most `message_count` messages. A counted
-        response must hold one message for each of these offsets. The decoder verifies this, so `take` returns the
-        response even if it is empty. Offsets skipped by `skip_to` are not wanted: they would be out of order.
+        The response covers the offsets up to `next_offset` and holds at most `message_count` messages. With
+        `is_counted` it must hold one message for each of these offsets. The decoder verifies this, so `take` returns
+        the response even if it is empty. Offsets skipped by `skip_to` are not wanted: they would be out of order.
         """
         request = self._in_flight.pop(start)
         first, end = request
@@ -184,7 +185,7 @@ class Cursor:
             del self._uncovered[start]
 
     def skip_to(self, start: int) -> None:
-        """Go on from `start`, because messages before it are gone; `take` still returns those already received."""
+        """Go on from `start`, because messages before it are gone; `take` still returns responses already received."""
         for stretch_start, stretch_end in list(self._uncovered.items()):
             if stretch_start < start:
                 del self._uncovered[stretch_start]
@@ -234,7 +235,7 @@ class Cursor:
             self.stride, self._full_count = covered, 0
 
     def _keep(self, start: int, end: int, block: Block) -> None:
-        """Keep a block for `take`, which returns it in offset order; drop the block if it is empty and may be empty."""
+        """Keep a block for `take`, which returns blocks in offset order, except empty blocks that need no messages."""
         if start == self.done:
             self.done = end
             if block[2] or block[4]:

@@ -61,7 +61,7 @@ class QueueReader:
         self._reset_to: int | None = None
         """The offset to which an administrator has reset the group, if a broker has reported it."""
         self._unrouted: RocketMQError | None = None
-        """The last error of looking up the route; None once it names a broker process to read from."""
+        """The last error of looking up the route; None once the route names a broker process to read from."""
         self._unrouted_s = 0.0
         """The sum of the pauses since the route was lost, in seconds."""
         self._takes_all = settings.subscription.for_topic(wanted.queue.topic) == Subscription()
@@ -106,7 +106,10 @@ class QueueReader:
 
     @property
     def unconfirmed(self) -> list[Unconfirmed]:
-        """The ranges, with message counts, whose responses no broker process is left to confirm."""
+        """Ranges read from processes that cannot confirm them any more, with the numbers of messages read.
+
+        Such a process has left the route or fails all requests.
+        """
         return self._witness.unconfirmed() if self._witness else []
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -156,7 +159,9 @@ class QueueReader:
         return now >= self._probe_at or bool(self.replicas.due) or self._is_all_answered
 
     def choose_probed(self, now: float) -> BrokerEndpoint | None:
-        """Return the broker process that is due for a probe, or None; then check again after `_PROBE_STEP_S`.
+        """Return the broker process to which a probe or comparison is to be sent, or None.
+
+        If None, note that the next check is due after `_PROBE_STEP_S`.
 
         A process that has left the route is not probed; its responses are confirmed or recounted at another process.
         """
@@ -334,8 +339,8 @@ class QueueReader:
     def handle_unreachable(self, error: RocketMQError, now: float) -> None:
         """Pause because the route or the connection is missing; raise the error if it cannot be retried.
 
-        When a broker is down, the name server drops its routes, and a topic that only this broker serves. So the reader
-        waits for a missing route up to the stall timeout: the route was there when the range was planned.
+        When a broker is down, the name server drops its routes, and topics that only this broker serves have no route.
+        So the reader waits for a missing route up to the stall timeout: it was there when the range was planned.
         """
         if isinstance(error, QueueMoved | TopicNotFound):
             self._await_route(error, now)
@@ -370,7 +375,10 @@ class QueueReader:
         self.resume_at = now + pause_s
 
     def _pause_or_raise(self, error: RocketMQError, offset: int, now: float) -> None:
-        """Pause after a failure; raise it after the last retry."""
+        """Pause after a failure; raise the error after the last retry.
+
+        If other processes than the current one still await probes, give these up and retry again instead of raising.
+        """
         if self._failures >= self._settings.max_retries:
             if not (self._witness and self._witness.leave_others(self.choose_endpoint())):
                 raise error.locate(**self._where(offset))

@@ -1,19 +1,24 @@
-"""Confirm responses that cannot be counted: those to filtered pulls, and those of compacted topics.
+"""Confirm responses whose missing messages cannot be found by counting: with a filter, or in compacted topics.
 
-A filter and compaction leave offsets out, so a response does not show whether retention has deleted messages that it
-should hold: brokers delete the log first and raise the queue's minimum offset up to ten seconds later. But retention
-deletes the lowest offsets first. So the offsets that the responses of one broker process cover are gathered in an
-*interval*. After the last of these responses, a *probe* pulls one message without the filter at the lowest offset of
-the interval. If its message is there, it was there when the responses were made, and so were all messages at higher
-offsets. If not, messages of the interval may be missing.
+Any other response must hold one message for each of its offsets. A filter and compaction leave offsets out, so here a
+missing message is not noticed, even if retention has deleted it. Nor does the queue's minimum offset tell in time:
+brokers delete the log first and raise the minimum up to ten seconds later. But retention deletes the lowest offsets
+first. So the offsets that the responses of one broker process cover are gathered in an *interval*. After the last of
+these responses, a *probe* pulls one message without the filter at the lowest offset of the interval. If its message is
+there, it was there when the responses were made, and so were all messages at higher offsets. If not, messages of the
+interval may be missing.
 
-Invariant: a response belongs to exactly one interval until a probe that was sent after it has been answered. Replicas
-delete independently of their master, so each broker process has intervals of its own. Probes are ordinary pulls in
-flight, at most one a second for each process, and one at the end of the range.
+Invariant: a response belongs to exactly one interval until a probe that was sent after the response has an outcome.
+Replicas delete independently of their master, so each broker process has intervals of its own. Probes are ordinary
+pulls in flight, at most one a second for each process, and one at the end of the range.
+
+In a compacted topic, a probe that does not find its message proves nothing, since compaction may have removed the
+message. It is repeated up to ten times, once a second. If the message is still not there, the queue's minimum offset
+decides: by then it is up to date.
 
 A range with an *open front* begins at its first readable message: messages missing before that one are no loss.
 
-No decision rests on time, because a task may be stopped between two probes. Only the outcomes of probes decide.
+No decision assumes that little time has passed between two probes, because a task may be stopped in between.
 """
 
 from __future__ import annotations
@@ -43,8 +48,8 @@ __all__ = ["Probe", "Witness", "confirm_front"]
 
 PROBE_INTERVAL_S = 1.0
 _PROBES_OF_A_GAP = 10
-"""Probes of a gap in a compacted topic, one per second, before the minimum offset is requested: by then a broker has
-raised it, because it does so every `cleanResourceInterval` (10 s by default)."""
+"""The number of times that a probe of a gap in a compacted topic is repeated, once a second, before the minimum offset
+is requested: by then a broker has raised it, because it does so every `cleanResourceInterval` (10 s by default)."""
 _RESET_PAUSE_S = 0.1
 _log = logging.getLogger(__name__)
 
@@ -89,7 +94,7 @@ class _ProcessIntervals:
         return [interval for interval in (self.probed, self.fresh) if interval]
 
     def reopen(self, interval: Interval) -> None:
-        """Have the next probe confirm `interval`, which the probe in flight has not confirmed."""
+        """Have the next probe confirm `interval`, which the last probe has not confirmed."""
         self.probed = None
         self.add(interval)
 
@@ -291,8 +296,9 @@ class Witness:
     def _is_file_head(self, endpoint: BrokerEndpoint, offset: int, outcome: PullOutcome) -> bool:
         """Return whether a probe found a file head (`cluster.file_heads`) in place of the message at `offset`.
 
-        If a record of this queue at the start of a file states a higher offset, either the record lies there, or the
-        offsets stated in the queue run ahead; a further pull tells. In doubt it is a file head.
+        A record of this queue that states a higher offset than `offset` either lies at the stated offset and is a file
+        head, or offsets are stated too high in this queue. A pull at the stated offset tells which is the case. If that
+        pull finds no record, return True.
         """
         head = find_file_head(offset, outcome.next_offset, outcome.body)
         if head is None:
@@ -312,9 +318,9 @@ class Witness:
     ) -> float:
         """Handle a probe that did not find its message; return how long the queue is to pause, in seconds.
 
-        If the topic is not compacted, or if that is unknown, report a loss. If it is, probe again up to ten times; then
-        report a loss only if the queue's minimum offset has passed the interval's first offset, because compaction
-        leaves gaps, too.
+        If the topic is not compacted, or if that is unknown, report a loss. Compaction leaves gaps, too, so in a
+        compacted topic repeat the probe up to ten times, and then report a loss only if the queue's minimum offset is
+        above the interval's first offset.
         """
         compacted = self._brokers.compacted.is_compacted(self._queue.topic, self._queue.broker_name)
         if not compacted:
@@ -354,7 +360,8 @@ class Witness:
     ) -> None:
         """Accept a gap at the open front of the range without a report.
 
-        If the probe found no message, the offsets of the interval that may still be readable are probed again.
+        If the probe found no message, although one was received, the next probe is at the lowest offset of the
+        interval that may still be readable.
         """
         readable, found = lowest_readable(interval.first, outcome), self._lowest_found
         is_extent_known = has_found_further(interval.first, outcome)
@@ -372,7 +379,7 @@ class Witness:
         )
 
     def _note_found(self, offset: int) -> None:
-        """Note the offset of a message received; have forgiven gaps probed again that end after this offset."""
+        """Note `offset` if it is the lowest of a message received; then probe forgiven gaps again that end after it."""
         if self._lowest_found is not None and offset >= self._lowest_found:
             return
         self._lowest_found = offset
