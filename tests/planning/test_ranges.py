@@ -134,6 +134,13 @@ def test_cut_by_example(sizes: Sequence[int], parts: int, cuts: list[list[tuple[
     assert cut(ranges_of(sizes), parts) == expected
 
 
+def test_only_the_first_part_of_a_range_begins_at_its_open_front() -> None:
+    """If a range with an open front is cut, messages that are missing at the start of a later part are a loss."""
+    ((first,), (second,)) = cut([QueueRange(queue(0), 100, 110, is_front_open=True)], 2)
+
+    assert (first, second) == (QueueRange(queue(0), 100, 105, True), QueueRange(queue(0), 105, 110, False))
+
+
 def test_a_large_slot_is_split_first() -> None:
     """If one slot has most of the offsets, all further tasks are cut from it."""
     tasks = plan_tasks(ranges_of([1000, 10]), PlanSettings(min_partitions=5))
