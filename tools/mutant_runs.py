@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ RECORD_S = 3600.0
 """The time limit for recording."""
 MEMORY_BYTES = 4 << 30
 """The data segment of a process that runs the tests of a mutant, which may fill memory."""
+LOOP_S = 5.0
+"""The processor time of a test that is taken for an endless loop, above three times the time that was recorded."""
 WRONG_USE = 70
 """The exit status of a process that could not run the tests of its copy."""
 
@@ -230,11 +232,18 @@ class Collector:
 
 
 class Chosen(Repeatable):
-    """Runs chosen tests in their order, and writes which one failed."""
+    """Runs chosen tests in their order, each with a limit of processor time, and writes which one failed."""
 
-    def __init__(self, copy: Copy, tests: Sequence[str]) -> None:
+    def __init__(self, copy: Copy, seconds: Mapping[str, float]) -> None:
         self._copy = copy
-        self._rank = {test: number for number, test in enumerate(tests)}
+        self._seconds = seconds
+        self._rank = {test: number for number, test in enumerate(seconds)}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Have the process killed if the test computes for too long; a busy machine does not shorten this time."""
+        signal.setitimer(signal.ITIMER_PROF, LOOP_S + 3 * self._seconds[item.nodeid])
+        return (yield)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -296,9 +305,9 @@ class Recording:
             per_file[file_of(test)] = per_file.get(file_of(test), 0.0) + self.seconds[test]
         return sorted(kept, key=lambda test: (per_file[file_of(test)], file_of(test), self.seconds[test]))
 
-    def time_of(self, tests: Sequence[str]) -> float:
-        """Return the seconds that these tests took together."""
-        return sum(self.seconds[test] for test in tests)
+    def times_of(self, tests: Sequence[str]) -> dict[str, float]:
+        """Return the seconds that each of these tests took."""
+        return {test: self.seconds[test] for test in tests}
 
 
 def _union(sets: Iterable[set[str]]) -> set[str]:

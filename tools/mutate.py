@@ -230,7 +230,7 @@ def run(recording: Recording, mutants: Iterable[Mutant], made: Sequence[Copy]) -
             while waiting and copy not in running:
                 mutant = waiting.popleft()
                 if tests := recording.tests_of(mutant):
-                    running[copy] = Run(copy, mutant, tests, recording.time_of(tests))
+                    running[copy] = Run(copy, mutant, recording.times_of(tests))
                 else:
                     yield mutant, {"verdict": "survived", "tests": 0, "seconds": 0.0, "by": ""}
         time.sleep(0.02)
@@ -239,7 +239,7 @@ def run(recording: Recording, mutants: Iterable[Mutant], made: Sequence[Copy]) -
 class Run:
     """A run of a mutant's tests in a copy."""
 
-    def __init__(self, copy: Copy, mutant: Mutant, tests: Sequence[str], expected_s: float) -> None:
+    def __init__(self, copy: Copy, mutant: Mutant, tests: Mapping[str, float]) -> None:
         self.mutant = mutant
         self._copy = copy
         self._tests = tests
@@ -248,13 +248,15 @@ class Run:
         self._failed.unlink(missing_ok=True)
         copy.change(mutant)
         files = sorted({test.partition("::")[0] for test in tests})
-        copy.start(["-x", *files], Chosen(copy, tests), 20 + 5 * expected_s)
+        copy.start(["-x", *files], Chosen(copy, tests), 20 + 5 * sum(tests.values()))
 
     def poll(self) -> Row | None:
         """Return the result, or None while tests run; raise `RuntimeError` if they could not run."""
         try:
             status = self._copy.poll()
         except TimeoutError:
+            return self._finish("timeout")
+        if status == -signal.SIGPROF:
             return self._finish("timeout")
         if status is None:
             return None
