@@ -6,10 +6,12 @@ import ast
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from tools import mutate as mutate_tool
 from tools.mutants import find_mutants
 
 ROOT = Path(__file__).parents[2]
@@ -134,7 +136,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def mutate(root: Path) -> subprocess.CompletedProcess[str]:
     """Run all mutants of the tree's room that have no result yet."""
     command = [sys.executable, str(ROOT / "tools" / "mutate.py"), "--root", str(root), "planning"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_survivors_need_a_reason(tree: Path) -> None:
@@ -153,3 +155,13 @@ def test_survivors_need_a_reason(tree: Path) -> None:
     assert (first.returncode, second.returncode) == (1, 0)
     assert "8 of 8 mutants, 0 to run" in second.stdout
     assert (tree / "pyspark_rocketmq/planning/clip.py").read_text() == CODE
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests" / "mutants").glob("*.toml")), ids=lambda path: path.stem)
+def test_listed_survivors_have_reasons(path: Path) -> None:
+    """Each list belongs to a room whose mutants are run, and each of its entries is complete."""
+    entries = tomllib.loads(path.read_text())["survivor"]
+
+    assert path.stem in mutate_tool.TESTS
+    assert [entry for entry in entries if not entry.keys() >= {"file", "function", "before", "after"}] == []
+    assert [entry for entry in entries if len(entry["reason"].split()) < 4] == []
