@@ -71,9 +71,10 @@ class Copy:
         sys.stdout.flush()
         self._process = os.fork()
         if self._process == 0:
-            status = WRONG_USE
+            status: int = WRONG_USE
             try:
                 self._enter(writes_bytecode)
+                status = pytest.ExitCode.INTERNAL_ERROR
                 status = int(pytest.main([*self._options(), *arguments], plugins=[plugin]))
             except BaseException:
                 traceback.print_exc()
@@ -157,7 +158,9 @@ def copies(original: Path, count: int) -> Iterator[list[Copy]]:
 
 
 class Repeatable:
-    """Makes Hypothesis try the same examples in each run, and shrink none."""
+    """Makes Hypothesis try the same examples in each run, and shrink none. Ends the process with the last test."""
+
+    _status: int | None = None
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
@@ -167,6 +170,18 @@ class Repeatable:
         phases = (Phase.explicit, Phase.generate)
         settings.register_profile("mutants", settings.default, derandomize=True, database=None, phases=phases)
         settings.load_profile("mutants")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Note the status of the tests."""
+        self._status = int(exitstatus)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """End the process: what a failed test leaves open would be an error that hides the status."""
+        if self._status is not None:
+            sys.stdout.flush()
+            os._exit(self._status)
 
 
 class Recorder(Repeatable):
@@ -208,13 +223,15 @@ class Recorder(Repeatable):
         if not report.passed:
             (self._failed if report.failed else self._skipped).add(report.nodeid)
 
-    def pytest_sessionfinish(self) -> None:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Write the times of the tests that passed, those that failed, and who runs each line."""
         self._coverage.stop()
         data = self._coverage.get_data()
         lines = {os.path.relpath(path): data.contexts_by_lineno(path) for path in data.measured_files()}
         seconds = {test: spent for test, spent in self._seconds.items() if test not in self._failed | self._skipped}
         self._target.write_text(json.dumps({"seconds": seconds, "failed": sorted(self._failed), "lines": lines}))
+        super().pytest_sessionfinish(exitstatus)
 
 
 class Collector:
