@@ -79,7 +79,7 @@ class Clock:
         self.on_schedule()
 
     def advance(self, ms: float) -> None:
-        """Move the time forward by `ms`, and run each timer that becomes due at its own time."""
+        """Move both times forward by `ms`; run each timer that becomes due, with the clock at the timer's due time."""
         end = self.elapsed_ms() + ms
         while (timer := self._next_due(end)) is not None:
             self._skipped_ms += max(0.0, timer.due_ms - self.elapsed_ms())

@@ -56,7 +56,7 @@ class CommitLog:
         self._ends[-1] = start + size
 
     def add_segment(self, segment: memoryview, end: int) -> None:
-        """Append a segment that contains records up to address `end`."""
+        """Append a segment whose first `end` bytes contain records."""
         self._segments.append(segment)
         self._ends.append(end)
 

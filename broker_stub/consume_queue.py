@@ -18,9 +18,9 @@ QueueKey = tuple[str, int]
 
 
 class Boundary(Enum):
-    """The message that a search by time finds.
+    """Rule by which a search by store time chooses a message.
 
-    It is the first one at or after the time, the last one at or before the time, or the nearest one.
+    LOWER: the first one at or after the time. UPPER: the last one at or before it. NEAREST: the nearest one.
     """
 
     LOWER = "lower"
@@ -74,7 +74,10 @@ class ConsumeQueue:
             yield self.base + index, self.physical[index], self.sizes[index]
 
     def search(self, time_ms: int, boundary: Boundary) -> int:
-        """Return the offset of the message that a store time and a boundary find, at least the minimum offset."""
+        """Return the offset of the message that a search by store time finds.
+
+        Without such a message, return the maximum offset for LOWER and the minimum offset for UPPER.
+        """
         first = self.min_offset - self.base
         if boundary is Boundary.UPPER:
             index = bisect_right(self.store_times, time_ms, first) - 1

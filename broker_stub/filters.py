@@ -4,8 +4,8 @@ A filter first checks the tag code in the consume queue; if that does not decide
 Held pulls use the same filters for each new message. A filter of None matches everything.
 
 Tags are compared by their 32-bit hash alone; clients compare the text again. A SQL92 expression in a heartbeat is
-compiled once per topic and group (`FilterTable`). If a pull brings SQL92 that does not compile, or an unknown kind of
-expression, it matches everything.
+compiled once per topic and group (`FilterTable`). A pull that brings SQL92 that does not compile, or an unknown kind
+of expression, gets every message.
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ class FilterTable:
         return self._filters.get((topic, group))
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Compile and store the expressions in a heartbeat; ignore those that are not newer than the stored ones."""
+        """Compile and store the SQL92 expressions in a heartbeat; ignore those that are not newer than the stored ones.
+
+        A newer expression that does not compile removes the stored one.
+        """
         for subscription in subscriptions:
             if not is_tag_type(subscription.expression_type) and subscription.sub_string:
                 self._register((subscription.topic, group), subscription)

@@ -4,10 +4,11 @@
 - `ConsumerGroups`: members and subscriptions. A member is a connection, so a client id that is connected twice is
 listed twice. A group has one subscription table for all members, which the latest heartbeat replaces: members with
 different subscriptions overwrite each other's. When a member joins, leaves or changes its topics, the broker notifies
-all members (NOTIFY_CONSUMER_IDS_CHANGED).
+all members (NOTIFY_CONSUMER_IDS_CHANGED), except in groups that broadcast.
 - `ProducerGroups`: the connections of each producer group.
 
-If a connection's heartbeats stop, its membership expires and it is closed; a connection that never sent one stays.
+If the heartbeats on a connection stop, its membership expires and the connection is closed. A connection that never
+sent a heartbeat stays open.
 """
 
 from __future__ import annotations
@@ -125,13 +126,13 @@ class ConsumerGroup:
         return [member.client_id for member in self.members.values()]
 
     def find_member(self, client_id: str) -> Member | None:
-        """Return the first connection of the client with this id; None if the group has none."""
+        """Return the first member with this client id; None if the group has none."""
         return next((member for member in self.members.values() if member.client_id == client_id), None)
 
     def join(self, member: Member, data: ConsumerData) -> bool:
         """Add or update a member by its heartbeat; return whether its connection is new.
 
-        The heartbeat's consume type, message model and start apply to the whole group.
+        The heartbeat's consume type, message model and starting point apply to the whole group.
         """
         self.consume_type, self.message_model = data.consume_type, data.message_model
         self.consume_from_where = data.consume_from_where
@@ -140,7 +141,7 @@ class ConsumerGroup:
         return is_new
 
     def subscribe(self, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """Replace subscriptions by newer ones and drop topics that are missing; return whether the topics changed."""
+        """Store new and newer subscriptions, and drop those to other topics; return whether the topics changed."""
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         changed = wanted.keys() != self.subscriptions.keys()
         kept = {topic: self.subscriptions[topic] for topic in self.subscriptions if topic in wanted}
@@ -200,7 +201,7 @@ class ConsumerGroups:
     def channel_closed(self, channel: Channel) -> None:
         """Remove a closed connection from all groups, and notify the remaining members.
 
-        These are notified even if the group's configuration forbids notifications.
+        These are notified even if the group's configuration forbids notifications, but not if the group broadcasts.
         """
         for group in list(self.table.values()):
             if group.members.pop(channel, None):

@@ -7,7 +7,7 @@ group about the copy. If one was checked too often, or is older than three days,
 The offset table has the broker's position in the half topic, under a group of its own.
 
 A producer may postpone the first check of a message (CHECK_IMMUNITY_TIME_IN_SECONDS). The broker then stores a copy of
-the message behind the others, so that it does not delay their checks; the copy names the original's offset.
+the message behind the others, so that the message does not delay their checks. The copy names the original's offset.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class HalfMessages:
         self._schedule_check()
 
     def _check_one(self, offset: int) -> bool:
-        """Check one half message; return False if it is too young, and all messages behind it are, too."""
+        """Check, postpone or give up one half message; return False if it and all messages behind it are too young."""
         record = None if offset in self._ended else self._broker.store.record_at(HALF_TOPIC, 0, offset)
         original = _number(record, _ORIGINAL_OFFSET, offset) if record else offset
         if record is None or original in self._ended:

@@ -43,7 +43,7 @@ class ConsumerOffsets:
             self.on_change("commit", key, queue_id, offset)
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Return a group's reset or committed offset of a queue; None if it has none."""
+        """Return a group's offset of a queue from a pending reset, else the committed one; None if it has neither."""
         key = table_key(topic, group)
         reset = self.resets.get(key, {}).get(queue_id)
         return reset if reset is not None else self.committed.get(key, {}).get(queue_id)
@@ -57,13 +57,13 @@ class ConsumerOffsets:
         return self.pulled.get(table_key(topic, group), {}).get(queue_id)
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Set a group's offset of a queue, in force until the group's next pull."""
+        """Set a group's offset of a queue; commits of this queue are ignored until the group's next pull of it."""
         key = table_key(topic, group)
         self.committed[key][queue_id] = self.resets[key][queue_id] = offset
         self.on_change("commit", key, queue_id, offset)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Remove a queue's pending reset and return its offset; None if there is none."""
+        """Remove a group's pending reset of a queue and return its offset; None if there is none."""
         return self.resets.get(table_key(topic, group), {}).pop(queue_id, None)
 
     def topics(self, group: str) -> set[str]:
@@ -109,7 +109,7 @@ def parse_offsets(data: bytes) -> Table:
 
 
 def offsets_body(table: Table, *, is_5x: bool) -> dict[str, Any]:
-    """Return the offsets as the JSON object that brokers write and send; 5.x adds a data version."""
+    """Return the offsets as the JSON object that brokers write and send; 5.x adds a version and each group's topics."""
     members: dict[str, Any] = {"offsetTable": {key: dict(sorted(row.items())) for key, row in table.items() if row}}
     if is_5x:
         groups: defaultdict[str, list[str]] = defaultdict(list)

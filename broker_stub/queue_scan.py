@@ -112,8 +112,8 @@ class QueueScan:
     def _take_contiguous(self, offset: int, end: int) -> bool:
         """Take all messages of the response in one slice of the log, and return True.
 
-        Return False and take nothing if a message among them counts as on disk, is deleted, or is not adjacent to the
-        next.
+        Return False and take nothing if a message is deleted or not adjacent to the next, if the messages are too large
+        together, or if the limits let messages count as on disk.
         """
         limits, queue = self._limits, self._queue
         first = offset - queue.base
@@ -168,7 +168,7 @@ class QueueScan:
 def check_bounds(offset: int, low: int, high: int) -> tuple[GetStatus, int]:
     """Compare an offset with a queue's minimum `low` and maximum `high`; return the status and the next offset to read.
 
-    The status is FOUND if a message has this offset; if not, the next offset is the one that the broker suggests.
+    If a message has this offset, return FOUND and the offset itself; else the next offset is the broker's suggestion.
     """
     if high == 0:
         return GetStatus.NO_MESSAGE_IN_QUEUE, 0

@@ -67,7 +67,10 @@ class SegmentFiles:
         return self._directory / _segment_name(index)
 
     def _checked_end(self, segments: list[memoryview], index: int) -> int:
-        """Return the position behind a segment's last complete record, after cutting what is torn behind it."""
+        """Return the position behind a segment's last complete record, after cutting what is torn behind it.
+
+        Raise DamagedData if a complete record follows the torn bytes.
+        """
         path, segment = self._path(index), segments[index]
         end = _end_of_records(segment, index * SEGMENT_BYTES)
         if torn := _written_from(path, end):
@@ -111,7 +114,10 @@ def _next_written(file: int, at: int) -> int | None:
 
 
 def _end_of_records(segment: memoryview, base: int) -> int:
-    """Return the position behind the records that a segment begins with, of which the last one is checked in full."""
+    """Return the position behind the complete records with which a segment begins.
+
+    Only the last one is decoded and its checksum checked; of the others, size and address are checked.
+    """
     last = at = 0
     while at + _MIN_RECORD_BYTES <= SEGMENT_BYTES and (size := _well_placed_size(segment, at, base)):
         last, at = at, at + size
@@ -126,14 +132,14 @@ def _well_placed_size(segment: memoryview, at: int, base: int) -> int:
 
 
 def _holds_record(data: bytes, physical: int) -> bool:
-    """Return whether a complete record lies anywhere in bytes of the log that begin at this address."""
+    """Return whether `data`, bytes of the log from address `physical` on, contains a complete record anywhere."""
     starts = (found.start() - _MAGIC_AT for found in _MAGICS.finditer(data, _MAGIC_AT))
     view = memoryview(data)
     return any(_begins_record(physical + start, view[start:]) for start in starts)
 
 
 def _begins_record(physical: int, data: memoryview) -> bool:
-    """Return whether bytes of the log begin with a complete record that has this address."""
+    """Return whether `data` begins with a complete record that contains the address `physical`."""
     try:
         return _decode_whole(data).physical_offset == physical
     except RocketMQError:

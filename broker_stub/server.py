@@ -148,7 +148,7 @@ class Runtime:
         self.loop.stop()
 
     def _set_alarm(self) -> None:
-        """Wake the event loop when the clock's next timer is due; if it wakes too early, it sets a new alarm."""
+        """Schedule `_run_timers` for the due time of the clock's next timer, unless an earlier call is scheduled."""
         wait_ms = self.clock.wait_ms()
         if wait_ms is None or self.loop.is_closed():
             return
@@ -228,13 +228,13 @@ class Listener:
         task.add_done_callback(partial(self._end_start, peer))
 
     def _end_start(self, peer: socket.socket, task: asyncio.Task[Any]) -> None:
-        """Forget a task that ended; one that was cancelled before it began could not close its connection itself."""
+        """Forget a task that ended; close its connection if it was cancelled, as it may not have begun to run."""
         self.tasks.discard(task)
         if task.cancelled():
             peer.close()
 
     async def _start(self, peer: socket.socket) -> None:
-        """Start serving an accepted connection; on a port with a certificate the first byte shows whether it is TLS."""
+        """Start serving an accepted connection; on a port with a certificate its first byte shows whether it is TLS."""
         try:
             tls = self._tls if self._tls and await self._first_byte(peer) == _TLS_HELLO else None
             await self.loop.connect_accepted_socket(self._make_connection, peer, ssl=tls)
@@ -385,7 +385,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._session.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Dispatch the requests that the last received bytes complete."""
+        """Serve the requests, and pass on the responses, that the last received bytes complete."""
         self._last_activity = self._loop.time()
         try:
             for event in self._session.received(nbytes):

@@ -27,7 +27,7 @@ _LANGUAGES = {"DOT_NET": LanguageCode.DOTNET, "GOLANG": LanguageCode.GO}
 
 @dataclass(frozen=True, slots=True)
 class GrpcCall:
-    """One call of a gRPC method: the request, the client's metadata and its address."""
+    """One call of a gRPC method: the request, and the client's metadata and address."""
 
     request: Any
     metadata: Mapping[str, str]

@@ -75,7 +75,7 @@ class Clients:
         self._expiry_ms = expiry_ms
 
     def find_or_add(self, client_id: str, make_line: Callable[[], ProxyChannel]) -> Client:
-        """Return the client with this id, adding it if it is unknown, and note that it called now."""
+        """Return the client with this id, adding it if it is unknown, and record the time of this call."""
         now = self._clock.elapsed_ms()
         client = self.table.setdefault(client_id, Client(client_id, make_line(), now))
         client.seen_ms = now

@@ -1,11 +1,11 @@
 """Pop messages: make them invisible to a group's other consumers for a time.
 
-When its time is up, an invisible message that was not acknowledged is delivered again, as another attempt. The group's
+A message that is not acknowledged within its invisible period is delivered again, as another attempt. The group's
 committed offset is that of its first unacknowledged message. If another client changes this offset, invisible messages
 are forgotten and the queue is read from the new offset.
 
-If a group consumes in order, it gets no more messages of a queue while any message of the queue is invisible. Only if
-the request repeats an attempt, by the attempt's id, it gets the same messages again.
+If a group consumes in order, it gets no more messages of a queue while any message of the queue is invisible. But a
+request with the attempt id of the request that popped these messages gets the same messages again.
 
 Unlike at a real broker, a message whose time is up does not move to a retry topic but stays in its queue.
 """
@@ -38,12 +38,12 @@ class PopRequest:
     message_filter: MessageFilter | None
     invisible_ms: int
     attempt_id: str = ""
-    """Id of the attempt; a client that repeats a request sends the same id again."""
+    """Id that the client gives to a request; if it repeats the request, it sends the same id again."""
     keeps_renewing: Callable[[], bool] | None = None
     """Called when an invisible period ends; the period is renewed if it returns True. None: never renewed."""
 
     def for_remaining(self, count: int) -> PopRequest:
-        """Return the same request for the messages that are missing after `count` were popped."""
+        """Return the same request, for `count` messages fewer, because these are popped already."""
         return replace(self, count=self.count - count)
 
 
@@ -61,7 +61,7 @@ class PoppedMessage:
 
 
 class PopQueue:
-    """The state of one queue for one group that pops it."""
+    """The state of one queue for one group that pops messages of it."""
 
     def __init__(self, pop_state: PopState, broker: Broker, group: str, topic: str, queue_id: int) -> None:
         self.broker, self.group, self.topic, self.queue_id = broker, group, topic, queue_id
@@ -71,15 +71,15 @@ class PopQueue:
         self._attempts: dict[int, int] = {}
         """Number of earlier deliveries of each message that became visible again, by offset."""
         self.next_offset = 0
-        """Offset of the first message that was never popped."""
+        """Offset behind the last message that was popped, or passed over because the filter did not match."""
 
     def __repr__(self) -> str:
         return f"<PopQueue {self.topic}/{self.queue_id} of {self.group}, {len(self._invisible)} invisible>"
 
     def pop_messages(self, request: PopRequest, *, is_orderly: bool, max_attempts: int) -> list[PoppedMessage]:
-        """Return popped messages: first messages that became visible again, then new ones.
+        """Pop and return messages: first those that became visible again, then new ones.
 
-        An orderly group gets none while other messages of the queue are invisible.
+        An orderly group gets none while messages are invisible that another attempt id popped.
         """
         self._adopt_committed_offset()
         if is_orderly and not self._take_back_attempt(request):
@@ -122,7 +122,10 @@ class PopQueue:
             self._restart_at(self._first_offset() if committed is None else committed)
 
     def _first_offset(self) -> int:
-        """Return the offset at which a new group starts: 0 if nothing was deleted, else that of the last message."""
+        """Return the offset at which a new group starts: 0, or that of the last message.
+
+        It is 0 if no message was deleted and the settings say that the first message counts as in memory.
+        """
         store, in_memory = self.broker.store, self.broker.settings.first_message_in_memory
         if store.min_offset(self.topic, self.queue_id) == 0 and in_memory:
             return 0
@@ -136,7 +139,10 @@ class PopQueue:
         self.next_offset = offset
 
     def _commit_progress(self) -> None:
-        """Commit the offset of the first unacknowledged message; commit nothing for a group that never popped one."""
+        """Commit the offset of the first unacknowledged message; if all are acknowledged, commit `next_offset`.
+
+        But do not commit offset 0 for a group that has neither popped nor committed anything yet.
+        """
         progress = min(self._invisible.keys() | self._attempts.keys(), default=self.next_offset)
         if self._committed is not None or self._invisible or progress:
             self._committed = progress
@@ -145,7 +151,7 @@ class PopQueue:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _take_back_attempt(self, request: PopRequest) -> bool:
-        """Make messages visible again that the same attempt popped before; return whether none is invisible then."""
+        """Make messages visible again that the same attempt id popped; return whether no message is invisible then."""
         for popped in list(self._invisible.values()):
             if not request.attempt_id or popped.request.attempt_id != request.attempt_id:
                 return False

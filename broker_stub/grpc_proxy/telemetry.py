@@ -1,8 +1,8 @@
 """Serve the Telemetry stream, heartbeats and terminations of gRPC clients.
 
-A client writes its settings, and the proxy returns them, completed. It registers the client at the brokers as a member
-of its group, or as a producer of its topics. If a broker checks a half message, the proxy sends the check to the
-producer's stream.
+A client writes its settings, and the proxy completes and returns them. The proxy also registers the client at the
+brokers as a member of its group, or as a producer of its topics. If a broker checks a half message, the proxy sends the
+check to the producer's stream.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class InvalidSettings(Exception):
 def handle_command(proxy: Proxy, call: GrpcCall, command: Any, write_command: WriteCommand) -> None:
     """Handle a client's command: register the client by its settings, and write the completed settings back.
 
-    Commands that are no settings are ignored.
+    Commands other than settings are ignored.
     """
     if command.WhichOneof("command") != "settings":
         return
@@ -121,7 +121,7 @@ def _complete_subscription(proxy: Proxy, settings: Any) -> None:
 
 @serves("Heartbeat")
 def heartbeat(proxy: Proxy, call: GrpcCall) -> Any:
-    """Register the client at all brokers again, which keeps its membership alive."""
+    """Register a client that has sent settings at all masters again, which keeps its membership alive."""
     client = _require_client(proxy, call)
     if client.settings is not None:
         _register(proxy, call, client)
@@ -206,8 +206,8 @@ def _forwarder(proxy: Proxy, client_id: str) -> Callable[[RequestCode, Header | 
 def _check_command(proxy: Proxy, header: CheckTransactionStateRequestHeader, body: bytes) -> Any:
     """Return the command that asks a producer about a half message.
 
-    The broker checks a copy of the message; remember the copy's broker and offsets, because the producer's response
-    ends the copy.
+    The broker checks a copy of the message. Store the copy's broker and offsets under the transaction id, because the
+    producer's response must end the copy, not the original message.
     """
     record, _ = decode_record(body)
     transaction_id = header.transaction_id or ""
