@@ -12,6 +12,7 @@ import logging
 from ..cluster.broker import Brokers
 from ..cluster.routes import MASTER_ID, BrokerEndpoint, Route
 from ..errors import (
+    AddressNotAllowed,
     DataLossError,
     DecodeError,
     NoBrokerAvailable,
@@ -335,8 +336,13 @@ class QueueReader:
         """Pause because the route or the connection is missing; raise the error if it cannot be retried.
 
         When a broker is down, the name server drops its routes, and a topic that only this broker serves. So the reader
-        waits for a missing route up to the stall timeout: the route was there when the range was planned.
+        waits for a missing route up to the stall timeout: the route was there when the range was planned. A suggested
+        replica that may not be connected to is left for its master at once.
         """
+        if isinstance(error, AddressNotAllowed) and self._suggested_id != MASTER_ID:
+            _log.warning("reading from the master: %s", error.locate(**self._where(self.cursor.done)))
+            self._suggested_id = MASTER_ID
+            return
         if isinstance(error, QueueMoved | TopicNotFound):
             self._await_route(error, now)
         elif error.retriable:
