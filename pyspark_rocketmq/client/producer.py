@@ -34,6 +34,7 @@ from ..cluster.cluster import open_shared_cluster
 from ..cluster.messages import TEMPLATE_TOPIC, Receipt, Sending
 from ..cluster.settings import ClusterSettings
 from ..errors import (
+    AddressNotAllowed,
     NoBrokerAvailable,
     RemoteProtocolError,
     RequestTimeout,
@@ -66,6 +67,7 @@ _MOST_NEW_QUEUES = 4
 """The most queues at each broker for a topic that its first message creates, as in Java's producer."""
 _ELSEWHERE = (
     TransportError,
+    AddressNotAllowed,
     TopicNotExist,
     ServiceNotAvailable,
     BrokerSystemError,

@@ -327,9 +327,11 @@ class PullService:
         self._call_later(assigned, assigned.backoff.next_pause_s(assigned.next_offset, reason))
 
     def _retry_failed(self, assigned: Assigned, error: RocketMQError) -> None:
+        """Pull again after a pause; if the error says that the route is stale, at the master."""
         _log.warning("a pull failed and is repeated in %g s: %s", self._failure_pause_s, error)
         if error.refresh_routes:
             self._routes.expire(assigned.queue.topic)
+            assigned.suggested_broker_id = MASTER_ID
         self._call_later(assigned, self._failure_pause_s)
 
     def _where(self, assigned: Assigned, endpoint: BrokerEndpoint, offset: int) -> Where:

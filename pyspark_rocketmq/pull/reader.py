@@ -12,6 +12,7 @@ import logging
 from ..cluster.broker import Brokers
 from ..cluster.routes import MASTER_ID, BrokerEndpoint, Route
 from ..errors import (
+    AddressNotAllowed,
     DataLossError,
     DecodeError,
     NoBrokerAvailable,
@@ -341,7 +342,12 @@ class QueueReader:
 
         When a broker is down, the name server drops its routes, and topics that only this broker serves have no route.
         So the reader waits for a missing route up to the stall timeout: it was there when the range was planned.
+        A suggested replica that may not be connected to is left for its master at once.
         """
+        if isinstance(error, AddressNotAllowed) and self._suggested_id != MASTER_ID:
+            _log.warning("reading from the master: %s", error.locate(**self._where(self.cursor.done)))
+            self._suggested_id = MASTER_ID
+            return
         if isinstance(error, QueueMoved | TopicNotFound):
             self._await_route(error, now)
         elif error.retriable:
