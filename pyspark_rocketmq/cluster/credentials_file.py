@@ -60,7 +60,7 @@ class CredentialsFile:
 
 
 class _Failure(NamedTuple):
-    """The time of the first failed read after a good one, by two clocks."""
+    """The time of the first failed read after a good one, by the monotonic clock and by the wall clock."""
 
     began_s: float
     """A moment of the monotonic clock."""
