@@ -128,9 +128,10 @@ def format_offsets(table: Table, *, is_5x: bool) -> str:
 
 
 def _format(value: Any, depth: int) -> str:
-    """Return an object as JSON text over several lines, in the layout of the broker's file.
+    """Return a value as text in the layout of the broker's file; `depth` is the number of tabs before its last line.
 
-    The offsets of one group and topic stay on one line.
+    An object has one member per line. But a table of offsets is on one line, with unquoted queue ids as keys, and only
+    its closing brace is on the next line.
     """
     if not isinstance(value, dict):
         return fastjson.write(value).decode()

@@ -253,7 +253,7 @@ class AddressNotAllowed(RouteError):
 
 
 class BrokerError(RocketMQError):
-    """A response code other than success, with the remark as `shown` returns it."""
+    """A response code other than success, with the server's remark, escaped and cut to a limited length."""
 
     code = "BROKER"
     response_code: int = -1

@@ -131,7 +131,7 @@ class Brokers:
     def ask_once(
         self, request: RoutedRequest, *, welcome: Collection[int] = OK, deadline: Deadline | None = None
     ) -> Reply:
-        """Return a master's reply; never repeat the request, which may store something."""
+        """Send a request to the master once and return its reply; never repeat it, since it may store something."""
         with self._learning(request.topic):
             return self.servers.ask(self.locate(request, deadline=deadline), welcome=welcome, deadline=deadline)
 
@@ -202,7 +202,7 @@ class Brokers:
             return error
 
     def _need_routes(self, topics: Iterable[str], deadline: Deadline | None) -> None:
-        """Raise if the route of a topic cannot be fetched; `NameServers` has repeated the request already."""
+        """Raise if the route of a topic cannot be fetched; do not try again, because `NameServers` has done so."""
         for topic in topics:
             self.routes.route(topic, deadline)
 

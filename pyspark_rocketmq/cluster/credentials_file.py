@@ -73,7 +73,7 @@ class _Seen(NamedTuple):
 
 
 class _Failure(NamedTuple):
-    """The time of the first failed read after a good one, by two clocks."""
+    """The time of the first failed read after a good one, by the monotonic clock and by the wall clock."""
 
     began_s: float
     """A moment of the monotonic clock."""

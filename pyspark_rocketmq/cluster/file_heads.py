@@ -33,9 +33,10 @@ class FileHead(NamedTuple):
 
 
 def find_file_head(offset: int, next_offset: int, body: bytes | memoryview) -> FileHead | None:
-    """Return the record that was pulled alone at `offset` if it may lie at the beginning of a file, else None.
+    """Return the record in `body` as a file head if it may lie at the beginning of a commit-log file, else None.
 
-    Raise `DecodeError` if the record is damaged.
+    `body` and `next_offset` are from the response to a pull at `offset`; return None unless it covered this one offset.
+    Raise `DecodeError` if such a record has the size of `body` but is damaged.
     """
     if len(body) < _HEAD.size:
         return None
@@ -47,9 +48,10 @@ def find_file_head(offset: int, next_offset: int, body: bytes | memoryview) -> F
 
 
 def is_foreign(queue: MessageQueue, head: FileHead, namespace: Namespace) -> bool:
-    """Return whether a file head is proved to be no message of this queue, by its size or by the queue that it names.
+    """Return whether a record that a pull of this queue returned is proved to be no message of it.
 
-    In a light topic only the size counts, because records always name other queues.
+    The proof is a size that differs from that in the consume queue, or another queue named in the record. In a light
+    topic only the size counts, because records there always name other queues.
     """
     if not head.topic:
         return True
