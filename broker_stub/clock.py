@@ -65,7 +65,10 @@ class Clock:
         return timer
 
     def wait_ms(self) -> float | None:
-        """Return the milliseconds until the next timer; None if there is none, or if only `advance` can make it due."""
+        """Return the milliseconds until the next timer is due; None if there is no timer.
+
+        Return None also if the clock is frozen, unless the timer is due already.
+        """
         self._drop_cancelled()
         if not self._timers or (self.frozen and self._timers[0].due_ms > self._skipped_ms):
             return None

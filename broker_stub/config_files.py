@@ -43,9 +43,9 @@ class ConfigFiles:
             raise DamagedData(directory, f"not a directory to write to: {cause.strerror}") from cause
 
     def read(self, name: str, parse: Callable[[bytes], T], default: T) -> T:
-        """Return the parsed content of a file, or of its backup if the file is damaged or missing.
+        """Return the parsed content of a file, or of its backup (the version before) if the file is damaged or missing.
 
-        Return the default if neither exists; raise DamagedData if one exists, but none can be parsed.
+        Return the default if neither file exists; raise DamagedData if one exists but none can be parsed.
         """
         fault: Exception | None = None
         for path in (self.directory / name, self.directory / (name + _BACKUP)):

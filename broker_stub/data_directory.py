@@ -191,7 +191,7 @@ class BrokerFiles:
 
 
 class _Replay:
-    """Applies the changes since the last save to the loaded tables, and to the states of queues."""
+    """Applies the changes in the journal since the last save to a broker's loaded tables and to the queues' states."""
 
     def __init__(self, broker: Broker, log_state: LogState) -> None:
         self._broker = broker
@@ -200,11 +200,11 @@ class _Replay:
 
     @property
     def places(self) -> list[QueueState]:
-        """States of the queues after all changes."""
+        """The states of the queues, including all applied changes."""
         return list(self._places.values())
 
     def apply(self, kind: str, *values: Any) -> None:
-        """Apply one change; raise ValueError for an unknown kind."""
+        """Apply one change from the journal to the tables or queue states; raise ValueError for an unknown kind."""
         topics, groups, offsets = self._broker.topics, self._broker.group_configs, self._broker.offsets
         match kind, values:
             case "topic", [config]:

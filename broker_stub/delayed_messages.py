@@ -69,19 +69,19 @@ class DelayedMessages:
 
     @property
     def waiting_timers(self) -> list[int]:
-        """Sorted offsets, in the timer topic's queue, of the messages that are not due yet."""
+        """Sorted offsets, in the timer topic's queue, of the messages whose timers are not due yet."""
         return sorted(offset for _, offset in self._timers)
 
     @property
     def timers_end(self) -> int:
-        """Offset in the timer topic's queue of the next message to come."""
+        """Offset that the next message stored in the timer topic's queue gets."""
         return self._store.max_offset(TIMER_TOPIC, 0)
 
     def resume(self, delivered: Mapping[int, int], timers: Iterable[int], timers_end: int) -> None:
         """Start the timers of messages that were not delivered before a restart, and restore the recalls.
 
-        `delivered` has the offset of each level's next message to deliver. In the timer topic, the messages at the
-        offsets `timers` are not delivered, and all from `timers_end` on.
+        `delivered` has, by delay level, the offset of the next message to deliver. In the timer topic's queue, the
+        undelivered messages are those at the offsets `timers`, and all from offset `timers_end` on.
         """
         self.delivered = dict(delivered)
         for level in range(1, len(self.levels_ms) + 1):

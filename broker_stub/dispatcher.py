@@ -45,7 +45,7 @@ class Dispatcher(Generic[S]):
     def serve(self, command: Command, channel: Channel) -> None:
         """Carry out one request and send its response, with the scripted fault if there is one.
 
-        A fault may give the response itself; then the handler is not called. One-way requests get no faults.
+        If the fault itself is a response, send that one and do not call the handler. One-way requests get no faults.
         """
         fault = self._script.take(self.server_name, command.code) if self._script and not command.is_oneway else None
         command.fields = _as_java_writes(command.fields)
@@ -55,7 +55,7 @@ class Dispatcher(Generic[S]):
             request.reply(result)
 
     def header_type(self, request: Command) -> HeaderType:
-        """Return the header form for a response: that of its request at 4.9.7, the configured one at 5.x."""
+        """Return the form of a response's header, JSON or binary: the request's form at 4.9.7, a setting at 5.x."""
         if self.release.is_5x:
             return HeaderType.ROCKETMQ if self.settings.binary_answers else HeaderType.JSON
         return request.header_type

@@ -118,7 +118,7 @@ class FaultScript:
 
 
 class StubControl(Protocol):
-    """The methods of the stub that faults use, to run functions in its thread and to open and close ports."""
+    """The methods of the stub that faults use: to run a function in its thread, and to accept or refuse connections."""
 
     def run(self, function: Callable[[], T]) -> T:
         """Run a function in the stub's thread and return its result."""
@@ -204,11 +204,11 @@ class Faults:
     # --- faults of brokers -------------------------------------------------------------------------------------------
 
     def refuse(self, broker: str | None = None) -> None:
-        """Refuse new connections to a broker and its slaves until `broker_up`; open connections stay."""
+        """Refuse new connections to a broker and its slaves (None: to all) until `broker_up`; open connections stay."""
         self._act_on_brokers(broker, self._control.refuse)
 
     def broker_down(self, broker: str | None = None, broker_id: int | None = None) -> None:
-        """Crash broker processes: close their ports, remove them from routes, and drop their locks and members."""
+        """Crash broker processes: close their sockets, remove them from routes, and drop their locks and members."""
         self._act_on_brokers(broker, self._take_down, broker_id)
 
     def broker_up(self, broker: str | None = None, broker_id: int | None = None) -> None:
@@ -255,7 +255,10 @@ class Faults:
 
 
 def _require_socket(when: FaultTarget) -> FaultTarget:
-    """Return the fault's target; raise OptionError for the gRPC proxy, which sends whole messages only."""
+    """Return the target of a fault that acts on single bytes; raise OptionError if the target is the gRPC proxy.
+
+    The gRPC proxy sends whole messages only.
+    """
     if when.get("at") == PROXY:
         advice = "use answer, delay, drop_reply or cut_reply"
         raise OptionError("at", PROXY, "the gRPC proxy sends whole messages", advice=advice)

@@ -141,7 +141,10 @@ class ConsumerGroup:
         return is_new
 
     def subscribe(self, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """Store new and newer subscriptions, and drop those to other topics; return whether the topics changed."""
+        """Replace a group's subscriptions by those of a heartbeat; return whether the set of topics changed.
+
+        The subscription to a topic that is already known stays, unless the new one has a higher version.
+        """
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         changed = wanted.keys() != self.subscriptions.keys()
         kept = {topic: self.subscriptions[topic] for topic in self.subscriptions if topic in wanted}
@@ -166,9 +169,10 @@ class ConsumerGroups:
         self._expiry_scan = _ExpiryScan(clock, self._members, self._expire, expiry_ms)
 
     def heartbeat(self, member: Member, data: ConsumerData, *, without_subscriptions: bool = False) -> None:
-        """Add or update a member of a group, and notify the members if the group changed.
+        """Add or update a member of a group, and notify the members if it is new or the group's topics changed.
 
-        With `without_subscriptions` the group's subscriptions stay as they are.
+        They are not notified if the group broadcasts, or if its configuration forbids notifications. With
+        `without_subscriptions` the group's subscriptions stay as they are.
         """
         group = self.table.setdefault(
             data.group_name,
@@ -191,7 +195,10 @@ class ConsumerGroups:
         return known is not None and known != fingerprint
 
     def leave(self, group_name: str, channel: Channel) -> None:
-        """Remove an unregistering client from a group, and notify the remaining members."""
+        """Remove an unregistering client from a group, and notify the remaining members.
+
+        They are not notified if the group broadcasts, or if its configuration forbids notifications.
+        """
         group = self.table.get(group_name)
         if group:
             group.members.pop(channel, None)
@@ -201,7 +208,7 @@ class ConsumerGroups:
     def channel_closed(self, channel: Channel) -> None:
         """Remove a closed connection from all groups, and notify the remaining members.
 
-        These are notified even if the group's configuration forbids notifications, but not if the group broadcasts.
+        Members are notified even if the group's configuration forbids notifications, but not if the group broadcasts.
         """
         for group in list(self.table.values()):
             if group.members.pop(channel, None):

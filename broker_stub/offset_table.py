@@ -27,7 +27,7 @@ def table_key(topic: str, group: str) -> str:
 
 
 class ConsumerOffsets:
-    """The three offset tables of one broker."""
+    """The offsets of the consumer groups at one broker: committed offsets, offsets of next pulls, pending resets."""
 
     def __init__(self) -> None:
         self.on_change: OnChange = ignore_change
@@ -79,12 +79,12 @@ class ConsumerOffsets:
         return self.committed.get(table_key(topic, group), {})
 
     def forget_group(self, group: str) -> None:
-        """Remove all offsets of a group, in all topics."""
+        """Remove a group's offsets (committed, pulled, reset) in each topic in which it has committed an offset."""
         for topic in self.topics(group):
             self._forget(table_key(topic, group))
 
     def forget_topic(self, topic: str) -> None:
-        """Remove the offsets of all groups in a topic."""
+        """Remove a topic's offsets (committed, pulled, reset) of each group that has committed an offset in it."""
         for group in self.groups(topic):
             self._forget(table_key(topic, group))
 

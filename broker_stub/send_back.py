@@ -79,7 +79,7 @@ def redirect(broker: Broker, message: InnerMessage, max_times: int | None, clien
 
 
 def _is_exhausted(broker: Broker, group: str, times: int, limit: int) -> bool:
-    """Return whether a message has no retry left; at 5.x it has none, either, if its group holds queue locks."""
+    """Return whether a message has had all its retries; at 5.x also if a client holds queue locks of the group."""
     if not broker.release.is_5x:
         return times >= limit
     return times > limit or bool(broker.locks.owners(group))

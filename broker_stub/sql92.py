@@ -91,9 +91,9 @@ _END = ("end", "")
 
 
 def _words(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (kind, word) for each word of the text, one at a time.
+    """Yield (kind, word) for each word of a SQL92 text, and then end marks for ever.
 
-    An error behind the part that the parser reads is never raised.
+    A malformed word raises SqlSyntaxError only when its turn comes, so never if the parser stops before it.
     """
     at, last_line = 0, max(text.rfind("\n"), text.rfind("\r"))
     while True:

@@ -187,7 +187,10 @@ class Broker:
         return stored
 
     def complete_properties(self, properties: dict[str, str], *, is_batch: bool = False) -> dict[str, str]:
-        """Add the broker's properties to a message's and return them all; a batch as a whole gets no unique id."""
+        """Add the properties that a broker sets to a message's own, and return them all.
+
+        Only 5.x adds a unique id if it is missing, but none to a batch as a whole.
+        """
         if self.release.is_5x:
             properties.update(BROKER_PROPERTIES)
             if not (is_batch or properties.get("UNIQ_KEY")):
@@ -197,7 +200,7 @@ class Broker:
         return properties
 
     def wake_held_pulls(self, topic: str, queue_ids: Iterable[int]) -> None:
-        """Run the pulls that are held at these queues after `fill` has stored messages in them."""
+        """Run all pulls that are held at these queues; called after messages were stored there in bulk."""
         for queue_id in queue_ids:
             self.held_pulls.message_arrived((topic, queue_id), None, None)
 
@@ -227,7 +230,7 @@ class Broker:
             self.channel_closed(channel)
 
     def channel_closed(self, channel: Channel) -> None:
-        """Drop the members and held pulls of a closed connection."""
+        """Drop a closed connection with its memberships in groups and its held pulls."""
         self.channels.discard(channel)
         self.held_pulls.drop(channel)
         self.consumer_groups.channel_closed(channel)

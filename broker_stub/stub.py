@@ -333,9 +333,9 @@ class StubCluster:
         return broker
 
     def _listen_again(self, known: Address | None, host: str) -> Listener:
-        """Return a listener at the known address if its port is free, else at a free port.
+        """Return a `Listener` at the known address; if its host is another one or the address is in use, at a free one.
 
-        The address matters because message ids contain it.
+        A broker keeps its address if it can, because message ids contain it.
         """
         if known and known.host == host:
             with suppress(ConnectError):

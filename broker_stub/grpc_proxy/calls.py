@@ -74,7 +74,7 @@ class PendingResponse:
             on_complete()
 
     def take(self) -> Any:
-        """Return the response if there is one, else the result of `on_timeout`."""
+        """Return the response if it is set, else the timeout response."""
         return self._on_timeout() if self._response is None else self._response
 
 

@@ -102,7 +102,7 @@ class PopQueue:
         self._commit_progress()
 
     def extend(self, popped: PoppedMessage, ms: int) -> None:
-        """Let a message's invisible period end `ms` from now, without renewal, and give the message a new handle."""
+        """End a message's invisible period `ms` from now, without automatic renewal; give it a new receipt handle."""
         popped.timer.cancel()
         popped.request = replace(popped.request, keeps_renewing=None)
         self._state.renew_handle(popped)
@@ -111,9 +111,9 @@ class PopQueue:
     # --- committed offset --------------------------------------------------------------------------------------------
 
     def _adopt_committed_offset(self) -> None:
-        """Restart at the group's committed offset if another client changed it.
+        """Start again at the group's committed offset, if another client has changed this offset.
 
-        A group without a committed offset starts at `_first_offset`.
+        If the group has no committed offset, start at `_first_offset`.
         """
         offsets = self.broker.offsets
         offsets.take_reset(self.group, self.topic, self.queue_id)
@@ -122,9 +122,9 @@ class PopQueue:
             self._restart_at(self._first_offset() if committed is None else committed)
 
     def _first_offset(self) -> int:
-        """Return the offset at which a new group starts: 0, or that of the last message.
+        """Return the offset at which a group without a committed offset starts: 0, or that of the queue's last message.
 
-        It is 0 if no message was deleted and the settings say that the first message counts as in memory.
+        It is 0 if no message has expired and the settings say that the queue's first message counts as in memory.
         """
         store, in_memory = self.broker.store, self.broker.settings.first_message_in_memory
         if store.min_offset(self.topic, self.queue_id) == 0 and in_memory:
@@ -139,9 +139,9 @@ class PopQueue:
         self.next_offset = offset
 
     def _commit_progress(self) -> None:
-        """Commit the offset of the first unacknowledged message; if all are acknowledged, commit `next_offset`.
+        """Commit the offset of the first popped message that is not acknowledged; without one, commit `next_offset`.
 
-        But do not commit offset 0 for a group that has neither popped nor committed anything yet.
+        Offset 0 is not committed for a group that has neither popped nor committed anything yet.
         """
         progress = min(self._invisible.keys() | self._attempts.keys(), default=self.next_offset)
         if self._committed is not None or self._invisible or progress:
@@ -151,7 +151,10 @@ class PopQueue:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _take_back_attempt(self, request: PopRequest) -> bool:
-        """Make messages visible again that the same attempt id popped; return whether no message is invisible then."""
+        """Make messages visible again that an earlier request with the same attempt id popped.
+
+        Return False if a message that another attempt popped is still invisible, else True.
+        """
         for popped in list(self._invisible.values()):
             if not request.attempt_id or popped.request.attempt_id != request.attempt_id:
                 return False
@@ -161,7 +164,10 @@ class PopQueue:
         return True
 
     def _take_visible(self, max_count: int, max_attempts: int) -> Iterator[Record]:
-        """Yield messages that became visible again; send those without further attempts to the dead letters instead."""
+        """Yield up to `max_count` messages that became visible again.
+
+        Messages that have had `max_attempts` deliveries are stored as dead letters instead.
+        """
         for offset in sorted(self._attempts)[:max_count]:
             record = self._record(offset)
             if record is None:
@@ -177,7 +183,7 @@ class PopQueue:
         return next((record for data in found.records for record in decode_records(data)), None)
 
     def _read_new(self, max_count: int, message_filter: MessageFilter | None) -> list[Record]:
-        """Return messages that were never popped; those that the filter does not match are passed over for ever."""
+        """Return messages that the group never popped; those that the filter does not match are skipped for ever."""
         records: list[Record] = []
         while len(records) < max_count:
             left = max_count - len(records)
@@ -252,7 +258,7 @@ class PopState:
         return popped if popped and (popped.queue.group, popped.queue.topic) == (group, topic) else None
 
     def add_listener(self, group: str, topic: str, on_change: Callable[[], None]) -> None:
-        """Call `on_change` when a message of a group and topic becomes visible again or is acknowledged."""
+        """Call `on_change` whenever a message of this group and topic becomes visible again or is acknowledged."""
         self._listeners[group, topic].append(on_change)
 
     def remove_listener(self, group: str, topic: str, on_change: Callable[[], None]) -> None:
@@ -268,7 +274,7 @@ class PopState:
         self._popped[popped.handle] = popped
 
     def release_handle(self, popped: PoppedMessage) -> None:
-        """Make a message's receipt handle invalid, and wake the consumers that wait for its topic."""
+        """Make a popped message's receipt handle invalid; wake calls that wait for messages of its group and topic."""
         self._popped.pop(popped.handle, None)
         for on_change in self._listeners[popped.queue.group, popped.queue.topic].copy():
             self.clock.call_later(0, on_change)

@@ -60,7 +60,7 @@ class ProxyOptions:
 
 
 class HalfMessage(NamedTuple):
-    """Broker and offsets of a half message whose transaction is open."""
+    """Broker, log address and queue offset of a half message, or of its last checked copy, in an open transaction."""
 
     broker: Broker
     commit_log_offset: int

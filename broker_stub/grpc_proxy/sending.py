@@ -55,7 +55,7 @@ def send_message(proxy: Proxy, call: GrpcCall) -> Any:
 
 
 def common_status(statuses: Any) -> Any:
-    """Return the status that all entries share, or MULTIPLE_RESULTS if they differ."""
+    """Return one of the statuses if all have the same code, else MULTIPLE_RESULTS."""
     by_code = {status.code: status for status in statuses}
     if len(by_code) == 1:
         return next(iter(by_code.values()))

@@ -215,8 +215,8 @@ class GrpcServer:
 class FaultInjector:
     """Injects scripted faults into gRPC calls.
 
-    If the fault is a response code, the call is not carried out. Otherwise it is, and the fault acts on the response:
-    it is sent late, by the stub's clock, or never, or the call ends as on a broken connection.
+    If the fault is a response code, the call is not carried out. With any other fault the call is carried out, and its
+    response is sent late (by the stub's clock) or never, or the call ends as on a broken connection.
     """
 
     def __init__(self, proxy: Proxy) -> None:

@@ -55,9 +55,9 @@ class InvalidSettings(Exception):
 
 
 def handle_command(proxy: Proxy, call: GrpcCall, command: Any, write_command: WriteCommand) -> None:
-    """Handle a client's command: register the client by its settings, and write the completed settings back.
+    """Register a gRPC client by the settings that it sends, and write these back, completed with the server's values.
 
-    Commands other than settings are ignored.
+    Ignore a command that contains no settings.
     """
     if command.WhichOneof("command") != "settings":
         return
@@ -121,7 +121,7 @@ def _complete_subscription(proxy: Proxy, settings: Any) -> None:
 
 @serves("Heartbeat")
 def heartbeat(proxy: Proxy, call: GrpcCall) -> Any:
-    """Register a client that has sent settings at all masters again, which keeps its membership alive."""
+    """Register a client again at all masters, if it has sent its settings; this keeps its membership alive."""
     client = _require_client(proxy, call)
     if client.settings is not None:
         _register(proxy, call, client)
@@ -219,8 +219,8 @@ def _check_command(proxy: Proxy, header: CheckTransactionStateRequestHeader, bod
 
 
 def _checking_broker(proxy: Proxy, header: CheckTransactionStateRequestHeader, transaction_id: str) -> Broker:
-    """Return the broker that sent the check.
+    """Return the broker that asks about a half message.
 
-    A 4.9.7 broker does not name itself; in that case it is the broker to which the message was sent.
+    A 4.9.7 broker does not name itself in its request; then it is the broker to which the half message was sent.
     """
     return proxy.cluster.broker(header.bname) if header.bname else proxy.half_messages[transaction_id].broker
