@@ -14,8 +14,9 @@
     ├─ PlanTooLarge                    a batch of too many tasks
     ├─ NoPullApi                       a gRPC server without pulling
     ├─ DataLossError                   OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished,
-    │                                MessagesMissing
+    │                                  MessagesMissing
     ├─ DecodeError                     a stored message that cannot be read
+    ├─ ColumnError (ValueError)        a DataFrame that cannot be written
     ├─ SendError                       messages that landed, failed, or have an unknown fate
     └─ SendBackError                   rows that brokers did not take back
 
