@@ -103,7 +103,9 @@ class Fitting(NamedTuple):
     """The texts that have a shape, and where each of the shape's stretches begins in each text."""
 
     texts: Integers
+    """Indices of these texts."""
     begins: Integers
+    """Byte positions in the buffer: one row for each stretch, one column for each text."""
 
 
 # --- learning --------------------------------------------------------------------------------------------------------
