@@ -151,7 +151,11 @@ def maybe_find_starts(data: Bytes, spans: Spans) -> Starts | None:
 
 
 def _walk_in_lock_step(data: Bytes, spans: Spans) -> Integers:
-    """Return the byte positions after each step, a column for each response; they stop 8 bytes before its end."""
+    """Step from record to record in all responses at once; return all byte positions on the way.
+
+    The first row holds the starts of the responses, each further row the positions after one more step; a column
+    belongs to a response. Positions do not go beyond 8 bytes before the end of their response.
+    """
     last_places = spans.ends - _SIZE_AND_MAGIC_BYTES
     sizes = unsigned_at(data, 4)
     most_steps = (spans.ends - spans.starts).max() // MIN_RECORD_BYTES
@@ -305,7 +309,7 @@ class Records:
         return peek_windows(self.data, self._body_ends[rows], size)
 
     def compare_topics(self, field: bytes) -> bool:
-        """Compare the topic field of all records; return whether all have plain heads and this field.
+        """Return whether all records have `field` (length and topic) in the place of a plain record's topic.
 
         If so, keep the length of the topic, which saves reading it from each record.
         """
@@ -359,9 +363,9 @@ class Records:
 
     @cached_property
     def property_spans(self) -> Spans:
-        """Spans of the property texts.
+        """Spans of the property texts in the buffer.
 
-        For records that are not plain, spans without meaning that begin inside the buffer.
+        For a record that is not plain, the span has no meaning, but its start is not beyond the end of the buffer.
         """
         body_ends = self._body_ends
         topic_sizes = self.topic_sizes if self._common_topic_size is None else np.uint8(self._common_topic_size)
@@ -424,7 +428,10 @@ class PlainRows:
         return self if records is self._records else PlainRows(records, self._content, self._shapes)
 
     def are_wanted(self, are_all_at_wanted_offsets: bool) -> Rows:
-        """Return a mask of the rows that are within the wanted offsets and have one of the wanted tags."""
+        """Return a mask of the rows that are within the wanted offsets and have one of the wanted tags.
+
+        With `are_all_at_wanted_offsets`, only tags are examined.
+        """
         records, content = self._records, self._content
         if are_all_at_wanted_offsets:
             wanted = np.ones(len(records.positions), np.bool_)

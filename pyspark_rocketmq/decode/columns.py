@@ -186,7 +186,7 @@ class Content:
         return bool(self.tags) and not topic.startswith(RETRY_PREFIX)
 
     def own_topic(self, named: str) -> str:
-        """Return the user's name for a topic name that a message holds."""
+        """Return the user's name for a topic, given the cluster's name, which a message's property holds."""
         return self.naming.unwrap(named) if self.naming else named
 
     def stored_topic(self, topic: str) -> str:
@@ -199,5 +199,5 @@ class Content:
         return self.naming.wrap(topic) if self.naming else topic
 
     def wants(self, name: str) -> bool:
-        """Return whether a property is shown to the user: system properties only if requested."""
+        """Return whether the property `name` is shown to the user: RocketMQ's own properties only if requested."""
         return self.system_properties or not is_reserved(name)

@@ -164,9 +164,7 @@ class ColumnDecoder:
             begin = end
 
     def _merge(self, plain: PlainColumns, begin: int, end: int, portion: Portion) -> pa.RecordBatch:
-        """Return a record batch of the plain rows from `begin` to `end` and the rows of a portion, in order of their
-        records.
-        """
+        """Return a record batch of the plain rows `[begin, end)` and a portion's rows, in order of their records."""
         places = np.concatenate((plain.places[begin:end], portion.records, portion.array_records))
         order = pack_numbers(np.argsort(places, kind="stable"))
         merged = []

@@ -36,7 +36,7 @@ class InnerRecords(Records):
     is_inner = True
 
     def plain(self) -> Rows:
-        """Return a mask of all messages: `maybe_unwrap` has verified their sizes."""
+        """Return a mask that chooses all messages, because `maybe_unwrap` has verified the sizes of all."""
         return np.ones(len(self.starts), np.bool_)
 
     @cached_property
@@ -103,7 +103,10 @@ def _describe(records: Records, row: int, data: Bytes, starts: Integers) -> Inne
 
 
 def _fill_entries(found: InnerRecords) -> bool:
-    """Return whether body and properties fill each message exactly; then also set the CRCs of the bodies."""
+    """Verify that body and properties fill each message exactly, and return the result.
+
+    If they do, also write the CRCs of the bodies into `found.head`.
+    """
     ends, (starts, body_ends) = np.append(found.starts[1:], len(found.data)), found.bodies
     if (body_ends < starts).any() or (body_ends > ends - _PROPERTIES_WIDTH).any():
         return False

@@ -151,7 +151,7 @@ def cut_pairs(
 
 
 def _require_room(byte_count: int) -> None:
-    """Raise `LimitExceeded` if a column of this size does not fit into an array of Arrow."""
+    """Raise `LimitExceeded` if a column of `byte_count` bytes does not fit into one Arrow array."""
     if byte_count > _MOST_COLUMN_BYTES:
         raise LimitExceeded(
             f"a column of {byte_count} bytes in one record batch, the limit is {_MOST_COLUMN_BYTES}",

@@ -119,7 +119,7 @@ _NAMES = {rule.alias or name: name for name, rule in COLUMNS.items()} | {name: n
 def check_schema(schema: pa.Schema, topic: str | None) -> dict[str, int]:
     """Return {column: index in the schema}; raise `ColumnError` if a DataFrame with this schema cannot be written.
 
-    `topic` is the topic of all rows, if the options name one.
+    `topic` is the topic of all rows; None if a column must name it.
     """
     places: dict[str, int] = {}
     for place, field in enumerate(schema):
@@ -221,7 +221,10 @@ def _open_list(values: pa.Array) -> tuple[Integers, pa.Array]:
 
 
 def _keep(starts: Integers, kept: pa.Array) -> tuple[Integers, pa.Array]:
-    """Return where the items of each row begin if only those that `kept` marks remain; also `kept` as a numpy mask."""
+    """Return where the items of each row begin if only those that the array `kept` marks remain; also return `kept`.
+
+    `starts` holds where the items of each row begin now, and where those of the last one end.
+    """
     counts = np.zeros(len(kept) + 1, np.int64)
     np.cumsum(kept.to_numpy(zero_copy_only=False), out=counts[1:])
     return counts[starts], kept

@@ -100,14 +100,14 @@ class Encoder:
         return Encoded(list(_Rows(settings, columns, texts, placing, numbers).requests()), {})
 
     def _encode_rest(self, batch: pa.RecordBatch, numbers: Integers, faults: dict[int, Fault]) -> Encoded:
-        """Return the requests for the rows without a fault, and all faults."""
+        """Return the requests for the rows that are not in `faults`; also `faults` and further faults of these rows."""
         good = np.ones(batch.num_rows, bool)
         good[list(faults)] = False
         rest = self._encode(batch.filter(to_arrow(good)), numbers[good])
         return Encoded(rest.requests, {int(numbers[row]): fault for row, fault in faults.items()} | rest.faults)
 
     def _ids(self, columns: Columns, numbers: Integers, properties: pa.Array) -> pa.Array:
-        """Return the ids of the rows; a row whose `rowId` is null or empty is known by its content."""
+        """Return the message ids of the rows; a row whose `rowId` is null or empty gets an id made from its content."""
         if columns.row_id is None:
             return self._ids_by_content(columns, numbers, properties)
         ids = ids_by_row_id(self._identity, columns.row_id)

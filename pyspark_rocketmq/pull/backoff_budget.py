@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class BackoffBudget:
-    """The pauses of one queue at its current offset, up to a limit."""
+    """The sum of the pauses of one queue since it last advanced, which may grow up to `limit_s` seconds."""
 
     limit_s: float
     pause: Backoff = _PAUSE

@@ -79,7 +79,7 @@ class Cursor:
 
     @property
     def lacks_its_lowest(self) -> bool:
-        """Whether the lowest of all missing offsets is to be requested again; then the next request is for it."""
+        """Whether the lowest missing offset is one to be requested again; then the next request is for it."""
         return bool(self._uncovered) and self._uncovered.peekitem(0)[0] <= self.done
 
     def lowest_missing(self, least: int = 0) -> int:
@@ -109,9 +109,9 @@ class Cursor:
         return 1 if self.lacks_its_lowest else 0
 
     def _count_bodies(self) -> None:
-        """Replace the sizes of waiting responses by the sizes of their bodies.
+        """Replace the sizes of waiting responses by the smaller sizes of their message bodies, which are limited.
 
-        A response is at least as large as its bodies, so they are counted only if responses exceed the limit of bytes.
+        Counting bodies takes time, so this is called only when the sizes of whole responses exceed the limit.
         """
         for entry in self.waiting.entries():
             if entry.body_bytes == len(entry.item.data):
@@ -119,14 +119,20 @@ class Cursor:
         self._has_whole_sizes = False
 
     def _expected(self, more: int) -> Expected:
-        """Return the most messages and bytes that pulls in flight, `more` pulls and uncovered offsets may bring."""
+        """Return the most messages and bytes that may still arrive.
+
+        They come from the pulls in flight, from `more` further pulls, and from offsets that have to be requested again.
+        """
         uncovered = tuple(end - start for start, end in self._uncovered.items()) if self._uncovered else ()
         return expect(len(self._in_flight) + more, min(self._batch_size, self.stride), uncovered)
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def take_requests(self, most: int) -> list[PullRequest]:
-        """Return at most `most` requests, for uncovered offsets first, then for new ones; count them as in flight."""
+        """Return at most `most` requests, and count them as in flight.
+
+        Offsets that a response left uncovered come first, then offsets that were never requested.
+        """
         requests: list[PullRequest] = []
         for _ in range(most):
             if self._uncovered:
@@ -207,7 +213,7 @@ class Cursor:
         return blocks
 
     def _uncover(self, start: int, end: int) -> None:
-        """Have offsets requested again, except offsets before `done` or after the end of the range."""
+        """Have the offsets `[start, end)` requested again, but none that is answered or beyond the range's end."""
         start, end = max(start, self.done), min(end, self._end)
         if start < end:
             self._uncovered[start] = end
@@ -215,8 +221,8 @@ class Cursor:
     def _cover(self, request: PullRequest, next_offset: int) -> int:
         """Return the end of the offsets that a response covers.
 
-        If the response covers more offsets than were requested, and the further ones were never requested, they need
-        no request any more.
+        It is usually within the requested offsets. But if the response covers more, and the further offsets were never
+        requested, it is beyond them, and the further offsets will not be requested.
         """
         if request.end == self._frontier and next_offset > request.end:
             self._frontier = min(next_offset, self._end)
@@ -235,7 +241,10 @@ class Cursor:
             self.stride, self._full_count = covered, 0
 
     def _keep(self, start: int, end: int, block: Block) -> None:
-        """Keep a block for `take`, which returns blocks in offset order, except empty blocks that need no messages."""
+        """Keep the block of the offsets `[start, end)` until `take` returns it in offset order.
+
+        An empty block that need not hold any message is not returned.
+        """
         if start == self.done:
             self.done = end
             if block[2] or block[4]:

@@ -70,7 +70,7 @@ _E = TypeVar("_E", bound=Cached)
 
 
 class Entry(NamedTuple, Generic[_T]):
-    """An entry with its messages in `item`, which may have any type."""
+    """One or more consecutive messages of a process queue; `item` holds them, in any form."""
 
     offset: int
     last_offset: int
@@ -133,9 +133,10 @@ def expect(pulls_in_flight: int, messages_per_pull: int, stretches: tuple[int, .
 def find_exceeded(
     message_count: int, body_bytes: int, span: int | None, limits: FlowLimits, expected: Expected = NOTHING
 ) -> Hold | None:
-    """Return the first exceeded limit, in RocketMQ's order, or None; sizes are rounded down to whole MiB.
+    """Return the first exceeded limit, in RocketMQ's order (messages, bytes, span), or None.
 
-    Expected messages count as if they had the offsets next to those in the queue. None as `span` exceeds no limit.
+    Sizes are rounded down to whole MiB. `expected` is added as if it had arrived, with the offsets next to those in the
+    queue. None as `span` exceeds no limit.
     """
     if message_count + expected.message_count > limits.message_count:
         return Hold.MESSAGES

@@ -252,7 +252,10 @@ class QueueReader:
         return not outcome.was_reset
 
     def _accept_comparison(self, request: Comparison, endpoint: BrokerEndpoint, outcome: PullOutcome) -> bool:
-        """Choose the broker process anew if a replica has proved to have its master's messages; return False."""
+        """Accept an outcome of the comparison of a replica with its master; return False: the range did not advance.
+
+        If the replica has proved to have the master's messages, choose the broker process anew.
+        """
         if self.replicas.accept(request, endpoint, outcome):
             self._chosen = None
         return False
@@ -262,7 +265,7 @@ class QueueReader:
     def _handle_standstill(
         self, request: PullRequest, endpoint: BrokerEndpoint, outcome: PullOutcome, now: float
     ) -> None:
-        """Handle an outcome without progress: the next offset is not above the requested one, or the offset has moved.
+        """Handle an outcome without progress: a next offset not above the requested one, or the status OFFSET_MOVED.
 
         Report a reset of the group. If a master's bounds show a loss, report it and skip the lost offsets. Else pause,
         and read from the master if a replica answered; raise when the pauses have used up the stall timeout.
@@ -294,7 +297,8 @@ class QueueReader:
     def _skip_to(self, minimum: int) -> None:
         """Go on from the queue's minimum, and report the messages before it that are not answered yet as a loss.
 
-        At the open front of a range, missing messages are only logged. Several pulls in flight may lead to this call.
+        At the open front of a range, missing messages are only logged. Do nothing if no offset before the minimum is
+        missing, because another pull in flight has led here before.
         """
         cursor, wanted = self.cursor, self.cursor.wanted
         missing = cursor.lowest_missing()

@@ -128,13 +128,14 @@ class Recheck:
         return bool(self._brokers.compacted.is_compacted(queue.topic, queue.broker_name))
 
     def _confirm_front(self, block: Block) -> None:
-        """Probe the start of a block's range at its master, until it is confirmed or reported to the policy as lost.
+        """Probe the start of a block's range at its master, until the range is confirmed, or reported as lost.
 
-        If the front is open, the offset of the block's first record is probed instead, if the block has one.
+        If the front of the range is open, probe the offset of the block's first record instead, or nothing if the block
+        is empty.
 
         Do nothing if a block with the same or a lower start was handled before: that probe confirmed this block, too,
-        because it came after the response. Only counted responses come here. As soon as the topic is known to be
-        compacted, which is before the first probe, no further response is counted.
+        because it came after the response. This holds because only counted responses are handled here: as soon as the
+        topic is known to be compacted, which is before the first probe, no further response is counted.
         """
         queue, start, end, is_open = block.wanted
         if start < self._confirmed_from.get(queue, math.inf):
@@ -156,7 +157,10 @@ class Recheck:
         return True
 
     def _positions(self, block: Block, physical_offsets: frozenset[int]) -> dict[int, int]:
-        """Return {offset in the commit log: true queue offset} for records of a block's range, read again."""
+        """Read the range of a block again; return {offset in the commit log: true queue offset} of records found there.
+
+        Only the records at `physical_offsets` are included.
+        """
         return {
             physical: position
             for fresh in self.read_again(block._replace(covered=0))
@@ -182,7 +186,10 @@ class Recheck:
 
 
 def _lacks_some(block: Block, are_placed: Sequence[bool]) -> bool:
-    """Return whether a record that was not found again may be a wanted one; `are_placed` has a bool for each record."""
+    """Return whether a block has a wanted record that was not found again; `are_placed` tells which were found.
+
+    Records that were not found at either end of the block may be unwanted, if the response covers more than wanted.
+    """
     first, end = 0, len(are_placed)
     while block.first < block.wanted.start and first < end and not are_placed[first]:
         first += 1
@@ -230,7 +237,7 @@ class _Records:
         return (data[start:end] for start, end in pairwise([*self._starts, len(data)]))
 
     def apart(self) -> Iterator[Block]:
-        """Yield each record as a block of its own, at the queue offset in it; nothing if these offsets are wrong."""
+        """Yield each record as a block whose position is the offset written in it; none if these are impossible."""
         if self.tell_positions():
             for data in self.each():
                 yield self._block._replace(data=data, message_count=1, covered=0, next_offset=0)

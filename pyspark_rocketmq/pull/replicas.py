@@ -84,9 +84,9 @@ class ReplicaCheck:
         return self._may_be_read.get(replica, False)
 
     def _judge(self, replica: BrokerEndpoint, master: BrokerEndpoint) -> bool:
-        """Return whether a replica has a message at the offset, and the master has the same one there, or none.
+        """Return whether the replica may be read: it has a message at the offset, and its master the same one or none.
 
-        In a compacted topic the messages may differ.
+        In a compacted topic the two messages may differ.
         """
         copy, original = self._found[replica], self._found[master]
         if copy is None or original is None or copy == original:

@@ -68,7 +68,10 @@ class Interval:
     """The numbers of messages that these responses brought."""
 
     def join(self, other: Interval) -> None:
-        """Extend this interval to span another one, too; if `first` changes, reset `gap_probes` to 0."""
+        """Extend this interval so that it covers another one too, and add the other's message counts.
+
+        If `first` changes, reset `gap_probes` to 0.
+        """
         if other.first < self.first:
             self.first, self.gap_probes = other.first, 0
         self.end, self.since = max(self.end, other.end), min(self.since, other.since)
@@ -94,12 +97,12 @@ class _ProcessIntervals:
         return [interval for interval in (self.probed, self.fresh) if interval]
 
     def reopen(self, interval: Interval) -> None:
-        """Have the next probe confirm `interval`, which the last probe has not confirmed."""
+        """Have the next probe confirm `interval`, because the last probe has not confirmed it."""
         self.probed = None
         self.add(interval)
 
     def add(self, interval: Interval) -> None:
-        """Have the next probe confirm an interval in addition to the fresh one."""
+        """Have the next probe confirm an interval, together with the offsets covered since the last probe was sent."""
         if self.fresh:
             interval.join(self.fresh)
         self.fresh = interval
@@ -139,9 +142,10 @@ class Witness:
     def add_outcome(
         self, endpoint: BrokerEndpoint, wanted: QueueRange, starts: Sequence[int], outcome: PullOutcome, now: float
     ) -> None:
-        """Add a process's outcome to the interval that its next probe confirms.
+        """Add the response of a broker process to the offsets that the next probe of this process confirms.
 
-        Only its `wanted` offsets belong to the range; `starts` are the byte positions of the records in its body.
+        `wanted` is the part of its offsets that belongs to the range; only messages in it are counted. `starts` are the
+        byte positions of the records in the response's body.
         """
         process = self._last if endpoint is self._last_endpoint else self._process(endpoint)
         _, start, end, _ = wanted
@@ -157,7 +161,10 @@ class Witness:
                 self._note_found(first_queue_offset(outcome.body))
 
     def add_interval(self, endpoint: BrokerEndpoint, start: int, end: int) -> None:
-        """Add offsets to be confirmed at a process, without their messages and the time of their responses."""
+        """Have the next probe of a broker process confirm the offsets `[start, end)`.
+
+        Unlike `add_outcome`, count no messages, and take the responses for old ones, so that the probe is due at once.
+        """
         self._open(self._process(endpoint), start, end, 0.0)
 
     def next_probed(self, current: BrokerEndpoint | None, now: float, *, is_last: bool) -> BrokerEndpoint | None:
@@ -177,7 +184,7 @@ class Witness:
         return None
 
     def take_probe(self, endpoint: BrokerEndpoint, now: float) -> Probe:
-        """Return the probe that confirms all responses of a process so far, and count it as in flight."""
+        """Return the probe that confirms all responses of a process so far, and count the probe as in flight."""
         process = self._processes[endpoint]
         interval = process.probed = process.fresh
         assert interval is not None, "nothing to confirm"
@@ -187,7 +194,7 @@ class Witness:
         return probe
 
     def retry(self, probe: Probe) -> None:
-        """Make a probe that failed due again: its offsets join the fresh interval."""
+        """Have the offsets of a failed probe confirmed by the next probe of the same process."""
         process = self._processes.get(probe.endpoint)
         if process and process.probed:
             process.reopen(process.probed)
@@ -207,9 +214,10 @@ class Witness:
         return process.fresh
 
     def _first_to_probe(self, process: _ProcessIntervals, start: int) -> int:
-        """Return the offset to probe for an interval from `start` on.
+        """Return the offset to probe in order to confirm offsets from `start` on: usually `start`.
 
-        In a compacted topic `start` may be a gap, so return the offset of an earlier message, if there was one.
+        In a compacted topic, `start` may have no message. So return the last offset that the latest response with
+        messages covered, if it is lower.
         """
         found = process.last_found
         if found is None or found >= start:
@@ -233,7 +241,10 @@ class Witness:
             self._left.join(interval.tally)
 
     def leave_others(self, current: BrokerEndpoint) -> bool:
-        """Leave all processes except `current` that are to be probed; return whether there were any."""
+        """Stop probing all processes that await a probe, except `current`; return whether there were any.
+
+        `leave` tells what happens to their responses.
+        """
         processes = self._processes.items()
         others = [endpoint for endpoint, each in processes if endpoint != current and each.fresh and not each.probed]
         for endpoint in others:
@@ -350,7 +361,10 @@ class Witness:
     # --- the front of a range ----------------------------------------------------------------------------------------
 
     def _is_before_front(self, interval: Interval, outcome: PullOutcome) -> bool:
-        """Return whether the range has an open front, and no missing offset lies after the lowest message received."""
+        """Return whether a gap that a probe found is no loss, because the range begins after it.
+
+        This needs a range with an open front. If a message was received, all offsets of the gap must be below it.
+        """
         if not self._wanted.is_front_open:
             return False
         return self._lowest_found is None or lowest_readable(interval.first, outcome) <= self._lowest_found
@@ -358,10 +372,10 @@ class Witness:
     def _forgive(
         self, endpoint: BrokerEndpoint, process: _ProcessIntervals, interval: Interval, outcome: PullOutcome
     ) -> None:
-        """Accept a gap at the open front of the range without a report.
+        """Accept a gap at the open front of the range: the messages before the first readable one are no loss.
 
-        If the probe found no message, although one was received, the next probe is at the lowest offset of the
-        interval that may still be readable.
+        If a message was received, but the probe found none, the end of the gap is not known: have the lowest offset
+        that may still be readable probed next.
         """
         readable, found = lowest_readable(interval.first, outcome), self._lowest_found
         is_extent_known = has_found_further(interval.first, outcome)
@@ -379,7 +393,11 @@ class Witness:
         )
 
     def _note_found(self, offset: int) -> None:
-        """Note `offset` if it is the lowest of a message received; then probe forgiven gaps again that end after it."""
+        """Note the offset of a message received, if it is the lowest so far.
+
+        Then have each forgiven gap probed again from this offset on, because only a gap before the lowest message is no
+        loss.
+        """
         if self._lowest_found is not None and offset >= self._lowest_found:
             return
         self._lowest_found = offset
@@ -396,7 +414,7 @@ def confirm_front(
     settings: PullSettings,
     sleep: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Probe the first offset of a range at the master, until the range is confirmed or reported to the policy as lost.
+    """Probe the first offset of a range at the master, until the range is confirmed, or reported as lost to the policy.
 
     This confirms every response that was received before the call and covers offsets of the range.
     """
