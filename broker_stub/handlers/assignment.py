@@ -28,7 +28,10 @@ _AVERAGELY, _IN_TURN = "AVG", "AVG_BY_CIRCLE"
 
 @handles(RequestCode.QUERY_ASSIGNMENT)
 def query_assignment(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the queues of a topic that a member shall read; none for an unknown topic, group or strategy."""
+    """Return the queues of a topic that a member shall read; none for an unknown topic, group or strategy.
+
+    A broadcasting member gets all readable queues.
+    """
     query = decode_body(QueryAssignmentRequestBody, request.body)
     assigned = _assign(broker, query)
     if assigned is None:
@@ -56,7 +59,7 @@ def _assign(broker: Broker, query: QueryAssignmentRequestBody) -> list[MessageQu
 
 
 def _readable_queues(broker: Broker, topic: str) -> list[MessageQueue]:
-    """Return the readable queues of a topic at all brokers, sorted."""
+    """Return the readable queues of a topic at all reachable brokers, sorted."""
     route = find_route(broker.cluster, topic)
     return sorted(
         MessageQueue(topic, data.broker_name, queue_id)

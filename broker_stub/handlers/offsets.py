@@ -1,6 +1,6 @@
 """Handle requests about offsets: bounds, searches, commits and resets.
 
-A request for the bounds of a queue that does not exist is not refused, as at a real broker.
+As at a real broker, a request for the bounds of a queue that does not exist is not refused: both bounds are 0.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from .topic_admin import NO_REMARK
 
 @handles(RequestCode.GET_MAX_OFFSET)
 def get_max_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the maximum offset of a queue, which its next message gets."""
+    """Return the maximum offset of a queue: the one that its next message gets."""
     header = request.header(GetMaxOffsetRequestHeader)
     return _offset(broker.store.max_offset(header.topic, header.queue_id))
 
 
 @handles(RequestCode.GET_MIN_OFFSET)
 def get_min_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the minimum offset of a queue, that of its first unexpired message."""
+    """Return the minimum offset of a queue: that of its first unexpired message."""
     header = request.header(GetMinOffsetRequestHeader)
     found = _offset(broker.store.min_offset(header.topic, header.queue_id))
     found.remark = "" if broker.release.is_5x else None
@@ -62,7 +62,10 @@ def get_min_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
 def search_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the offset at a store time; 4.9.7 always returns that of the message nearest in time."""
+    """Return the offset at a store time: at 5.x of the first message since then, at 4.9.7 of the nearest message.
+
+    If the request says so, 5.x returns the offset of the last message at or before the time instead.
+    """
     header = request.header(SearchOffsetRequestHeader)
     boundary = Boundary.NEAREST
     if broker.release.is_5x:
@@ -81,7 +84,10 @@ def get_earliest_store_time(broker: Broker, request: ClientRequest) -> HandlerRe
 
 @handles(RequestCode.QUERY_CONSUMER_OFFSET)
 def query_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return a group's committed offset; without one, return 0 if the first message is not expired, else refuse."""
+    """Return a group's committed offset in a queue; without one, return 0 if message 0 is in memory, else refuse.
+
+    At 5.x a request can forbid the answer 0; it is then refused if the group has no committed offset.
+    """
     header = request.header(QueryConsumerOffsetRequestHeader)
     stored = broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
     if stored is not None:
@@ -95,9 +101,9 @@ def query_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerResu
 
 
 def _starts_at_zero(broker: Broker, topic: str, queue_id: int) -> bool:
-    """Return whether a new group starts at 0: the queue's first message exists and counts as in memory.
+    """Return whether a group without a committed offset starts at 0: if message 0 exists and counts as in memory.
 
-    Releases before 5.1.0 only checked that the message is not on disk, so an empty queue passed, too.
+    Releases before 5.1.0 only check that message 0 is not on disk; so a group starts at 0 in an empty queue, too.
     """
     queue = broker.store.queue(topic, queue_id)
     is_there = queue.min_offset == 0 and (queue.max_offset > 0 or not broker.release.is_5x)
@@ -121,7 +127,7 @@ def update_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerRes
 
 
 def _require_fields(request: ClientRequest, **needed: str) -> None:
-    """Raise a `Refusal` if the request lacks a header field named in `needed`, whose value the remark calls it by."""
+    """Raise a `Refusal` if the request lacks a header field; `needed` is {field: its name in the remark}."""
     fields = request.command.fields or {}
     for name, text in needed.items():
         if name not in fields:
@@ -189,7 +195,11 @@ def clone_offsets(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
 def reset_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Reset a group's offsets: at 5.x in the broker's table, at 4.9.7 by notifying the group's members."""
+    """Reset a group's offsets in a topic, and return the new offset of each queue.
+
+    5.x changes the broker's table of offsets. 4.9.7, and 5.x with the setting `server_side_reset` off, notify the
+    group's members instead.
+    """
     header = request.header(ResetOffsetRequestHeader)
     if broker.release.is_5x and broker.settings.server_side_reset:
         moved = _reset_here(broker, header)
@@ -230,7 +240,7 @@ def _target_offsets(broker: Broker, header: ResetOffsetHeader, config: TopicConf
 
 
 def _offset_at(broker: Broker, topic: str, queue_id: int, time_ms: int) -> int:
-    """Return a queue's offset at a store time, or its maximum offset if the time is negative."""
+    """Return the offset that a search by store time finds in a queue; the maximum offset for a negative time."""
     if time_ms < 0:
         return broker.store.max_offset(topic, queue_id)
     boundary = Boundary.LOWER if broker.release.is_5x else Boundary.NEAREST
@@ -276,7 +286,7 @@ def _notify_members(broker: Broker, header: ResetOffsetHeader, moved: dict[Messa
 
 @handles(RequestCode.GET_ALL_DELAY_OFFSET)
 def get_delay_offsets(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return, by delay level, the offset of the next delayed message to deliver."""
+    """Return, by delay level, the offset of the next message to deliver in the level's queue."""
     table: dict[str, Any] = {"dataVersion": _data_version(broker), "offsetTable": broker.delayed_messages.delivered}
     return response(body=fastjson.write(table, bare_integer_keys=True))
 
