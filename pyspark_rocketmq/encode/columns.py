@@ -79,12 +79,18 @@ def _are_properties(kind: pa.DataType) -> bool:
         return _is_text(kind.key_type) and _is_text(kind.item_type)
     if not _is_list(kind) or not types.is_struct(kind.value_type):
         return False
+    if sorted(field.name for field in kind.value_type) != ["key", "value"]:
+        return False
     fields = {field.name: field.type for field in kind.value_type}
-    return set(fields) == {"key", "value"} and _is_text(fields["key"]) and _is_text_or_bytes(fields["value"])
+    return _is_text(fields["key"]) and _is_text_or_bytes(fields["value"])
 
 
 def _is_time(kind: pa.DataType) -> bool:
-    return bool(types.is_int64(kind) or types.is_timestamp(kind))
+    return bool(types.is_int64(kind) or (types.is_timestamp(kind) and kind.tz is not None))
+
+
+_MILLISECONDS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 10**6)}
+"""{unit of a timestamp: (factor, divisor) that make milliseconds of it}."""
 
 
 class ColumnRule(NamedTuple):
@@ -183,10 +189,12 @@ def _read_numbers(values: pa.Array, null: int = 0) -> Integers:
 
 
 def _read_times(values: pa.Array) -> Integers:
-    if types.is_timestamp(values.type):
-        # Of a moment between two milliseconds, the earlier one counts.
-        values = pc.floor_temporal(values, unit="millisecond").cast(pa.timestamp("ms", values.type.tz))
-    return _read_numbers(values)
+    """Return times in milliseconds since 1970; of a moment between two milliseconds, the earlier one."""
+    if not types.is_timestamp(values.type):
+        return _read_numbers(values)
+    # Arrow's own rounding goes by local time, and fails in the hour that occurs twice.
+    factor, divisor = _MILLISECONDS[values.type.unit]
+    return _read_numbers(values) * factor // divisor
 
 
 def _read_keys(values: pa.Array) -> pa.Array:
@@ -203,7 +211,9 @@ def _read_keys(values: pa.Array) -> pa.Array:
 def _read_entries(values: pa.Array) -> Entries:
     """Return the properties of each row, without those whose value is null."""
     starts, items = _open_list(values)
-    names, texts = items.flatten()
+    # Unlike `field`, `flatten` leaves out what a slice has cut off, and the fields of a null.
+    fields = dict(zip([field.name for field in items.type], items.flatten(), strict=True))
+    names, texts = fields["key"], fields["value"]
     starts, kept = _keep(starts, pc.is_valid(texts))
     return Entries(starts, as_texts(names.filter(kept)), as_texts(texts.filter(kept)))
 

@@ -64,7 +64,11 @@ def _tests(columns: Columns, properties: pa.Array, max_body_bytes: int) -> Itera
             yield _not_utf8(texts), name, "the text is no UTF-8"
             yield _has_separator(texts), name, "the text holds control character 1 or 2, which separate properties"
     if columns.tags is not None:
-        yield _matches(columns.tags, b"|"), "tags", "the text holds `|`, which separates tags in filters"
+        yield (
+            _matches(columns.tags, b"|"),
+            "tags",
+            "the text holds `|`, which proxies refuse and filters separate tags by",
+        )
     if columns.properties is not None:
         yield from _entry_tests(columns.properties)
     too_long = sizes_of(properties) > MAX_PROPERTIES_BYTES - _ID_BYTES
@@ -82,6 +86,9 @@ def _number_tests(columns: Columns) -> Iterator[tuple[Mask, str, str]]:
         yield (level != 0) & (time_ms != 0), "deliverTimeMs", "delayTimeLevel and deliverTimeMs are both given"
     if queues is not None:
         yield queues.numbers < -1, "queueId", "the number is negative"
+        if queues.broker_names is not None:
+            is_alone = (queues.numbers == -1) & (sizes_of(queues.broker_names) > 0)
+            yield is_alone, "brokerName", "a broker is named without a queueId"
 
 
 def _entry_tests(entries: Entries) -> Iterator[tuple[Mask, str, str]]:

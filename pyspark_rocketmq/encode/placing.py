@@ -45,6 +45,10 @@ def place_rows(columns: Columns, queues_of: Queues, *, by_key: bool) -> Placing:
     placing = Placing(topics, [queues_of(topic) for topic in topics], topic_of, queue_of, {})
     for code, queues in enumerate(placing.queues):
         rows = topic_of == code
+        if not queues:
+            fault = Fault("topic", f"{placing.topics[code]} has no writable queue; give it write permission")
+            placing.faults.update(dict.fromkeys(np.flatnonzero(rows).tolist(), fault))
+            continue
         if by_key and columns.sharding_key is not None:
             _place_by_key(rows & (sizes_of(columns.sharding_key) > 0), columns.sharding_key, len(queues), queue_of)
         if columns.queues is not None:

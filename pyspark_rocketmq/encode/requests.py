@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from ..model import MessageQueue
 from ..wire.compression import Compression, compress
-from .arrays import Integers, Mask, buffer_of, fixed_texts, hash_texts, join, offsets_of, sizes_of, to_arrow
+from ..wire.properties import MAX_PROPERTIES_BYTES
+from .arrays import Integers, Mask, buffer_of, fixed_texts, hash_texts, join, mix, offsets_of, sizes_of, to_arrow
 from .columns import Columns, read_columns
 from .faults import Fault, find_faults
 from .ids import BatchIdentity, ids_by_content, ids_by_row_id
@@ -27,10 +28,16 @@ from .texts import property_texts, with_id
 
 __all__ = ["BATCH_PROPERTIES", "EncodeSettings", "Encoded", "Encoder", "SendRequest"]
 
+_MOST_BATCH_PROPERTIES_BYTES = MAX_PROPERTIES_BYTES - 1024
+"""The most bytes of properties of a message in a batch.
+
+Brokers up to 5.3.3 append the properties of the batch and some of their own, and do not check the sum: a message with
+more than `MAX_PROPERTIES_BYTES` is acknowledged, and cannot be read.
+"""
 BATCH_PROPERTIES = "WAIT\x01true\x02"
 _ENTRY_HEAD = np.dtype([("total", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body", ">i4")])
 _ENTRY_OVERHEAD = _ENTRY_HEAD.itemsize + 2
-_TOPIC, _CONTENT = 3, 4
+_TOPIC, _PROPERTIES, _BODY, _BROKER = 3, 4, 5, 6
 """Streams of hashes, different from those of row ids."""
 
 
@@ -120,7 +127,15 @@ class Encoder:
         topics = columns.topic
         if isinstance(topics, pa.Scalar):
             topics = pa.array([topics.as_py()], topics.type)
-        contents = hash_texts(topics, _TOPIC) ^ hash_texts(join(properties, columns.body), _CONTENT)
+        # Each hash is mixed with the next value, so that no part of one column can pass for a part of another.
+        contents = mix(hash_texts(topics, _TOPIC) ^ hash_texts(properties, _PROPERTIES))
+        contents = mix(contents ^ hash_texts(columns.body, _BODY))
+        if columns.flag is not None:
+            contents = mix(contents ^ columns.flag.astype(np.uint64))
+        if columns.queues is not None:
+            contents = mix(contents ^ columns.queues.numbers.astype(np.uint64))
+            if columns.queues.broker_names is not None:
+                contents = mix(contents ^ hash_texts(columns.queues.broker_names, _BROKER))
         return ids_by_content(self._identity, self._partition, numbers, contents)
 
 
@@ -138,7 +153,8 @@ class _Rows:
         flags = np.zeros(columns.count, np.int64) if columns.flag is None else columns.flag
         self._flags = flags[order]
         entry_sizes = sizes_of(columns.body) + sizes_of(properties) + _ENTRY_OVERHEAD
-        self._is_single = (_is_delayed(columns) | (entry_sizes > settings.batch_bytes))[order]
+        is_large = (entry_sizes > settings.batch_bytes) | (sizes_of(properties) > _MOST_BATCH_PROPERTIES_BYTES)
+        self._is_single = (_is_delayed(columns) | is_large)[order]
         if settings.batch_rows == 1:
             self._is_single[:] = True
         in_order = to_arrow(order)

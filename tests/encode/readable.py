@@ -36,7 +36,8 @@ class Row(NamedTuple):
     body: bytes
     properties: dict[str, str]
     flag: int
-    content: bytes
+    parts: list[bytes | int]
+    """The parts of the content, of which an id is made: texts and numbers."""
     row_id: str | None
 
     @property
@@ -101,10 +102,14 @@ def read_row(number: int, cells: dict[str, Any], settings: EncodeSettings, queue
     topic = settings.topic if settings.topic is not None else cells["topic"]
     queue_id = cells.get("queueId")
     _check(queue_id is None or queue_id >= -1, "queueId")
+    _check(not cells.get("brokerName") or queue_id not in (None, -1), "brokerName")
     _check(topic is not None and topic_fault(topic) is None, "topic")
     queue = _queue(cells, key if settings.places_by_key else "", queues_of(topic))
-    content = join_properties(properties).encode() + body
-    return Row(number, topic, queue, body, properties, cells.get("flag") or 0, content, cells.get("rowId"))
+    parts: list[bytes | int] = [topic.encode(), join_properties(properties).encode(), body]
+    parts += [cells[name] or 0 for name in ("flag",) if name in cells]
+    parts += [-1 if cells[name] is None else cells[name] for name in ("queueId",) if name in cells]
+    parts += [(cells[name] or "").encode() for name in ("brokerName",) if name in cells]
+    return Row(number, topic, queue, body, properties, cells.get("flag") or 0, parts, cells.get("rowId"))
 
 
 def _check(is_good: object, column: str) -> None:
@@ -126,7 +131,7 @@ def _keys(value: str | bytes | list[str | None] | None) -> str:
 
 
 def _user_properties(value: Any) -> dict[str, str]:
-    pairs = [tuple(pair.values()) if isinstance(pair, dict) else pair for pair in value or []]
+    pairs = [(pair["key"], pair["value"]) if isinstance(pair, dict) else pair for pair in value or []]
     properties: dict[str, str] = {}
     for name, text in pairs:
         if text is None:
@@ -169,7 +174,8 @@ def group_requests(rows: list[Row], settings: EncodeSettings, maker: IdMaker) ->
             row.body, join_properties({"UNIQ_KEY": maker.make(row), **row.properties}).encode(), row.flag
         )
         size = len(encode_batch([entry]))
-        is_single = row.is_delayed or size > settings.batch_bytes or settings.batch_rows == 1
+        is_large = size > settings.batch_bytes or len(entry.properties_text) > 32767 - 1024
+        is_single = row.is_delayed or is_large or settings.batch_rows == 1
         held = len(encode_batch(each for _, each in pending))
         if pending and (is_single or len(pending) == settings.batch_rows or held + size > settings.batch_bytes):
             yield batch_request(pending)
@@ -214,7 +220,7 @@ class IdMaker:
             seeds, text = self._batch, row.row_id.encode()
             high, low = mix(hash_text(text, 1) ^ seeds[0]), mix(hash_text(text, 2) ^ seeds[1])
         else:
-            seeds, content = self._partition, hash_text(row.topic.encode(), 3) ^ hash_text(row.content, 4)
+            seeds, content = self._partition, hash_parts(row.parts)
             high = mix(mix(row.number * _GOLDEN + seeds[0]) ^ mix(content + seeds[1]))
             low = mix(mix(content * _GOLDEN + seeds[2]) ^ mix(row.number + seeds[3]))
         first, last = high.to_bytes(8), low.to_bytes(8)
@@ -234,6 +240,17 @@ def mix(value: int) -> int:
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     value = (value ^ value >> 27) * 0x94D049BB133111EB & _MASK
     return value ^ value >> 31
+
+
+def hash_parts(parts: list[bytes | int]) -> int:
+    """Return the hash of a row's content."""
+    topic, properties, body, *others = parts
+    assert isinstance(topic, bytes) and isinstance(properties, bytes) and isinstance(body, bytes)
+    content = mix(hash_text(topic, 3) ^ hash_text(properties, 4))
+    content = mix(content ^ hash_text(body, 5))
+    for other in others:
+        content = mix(content ^ (hash_text(other, 6) if isinstance(other, bytes) else other & _MASK))
+    return content
 
 
 def hash_text(text: bytes, stream: int) -> int:

@@ -17,7 +17,9 @@ BODY = pa.array([b"x"])
 
 
 def queues_of(topic: str) -> Sequence[MessageQueue]:
-    """Return one queue at each of two brokers."""
+    """Return one queue at each of two brokers; none for a topic that may only be read."""
+    if topic == "read-only":
+        return []
     return [MessageQueue(topic, "broker-a", 0), MessageQueue(topic, "broker-b", 1)]
 
 
@@ -35,6 +37,12 @@ def encode(columns: dict[str, Any], topic: str | None = "orders") -> Encoded:
         ({"body": pa.array([1.5])}, "t", "column body has the type double; cast it to BINARY or STRING"),
         ({"body": BODY, "key": pa.array([[1]])}, "t", "cast it to STRING, BINARY or ARRAY<STRING>"),
         ({"body": BODY, "headers": pa.array([["a"]])}, "t", "cast it to MAP<STRING, STRING> or ARRAY<STRUCT<key"),
+        ({"body": BODY, "headers": pa.array([[{"value": "a", "kex": "b"}]])}, "t", "cast it to MAP<STRING, STRING> or"),
+        (
+            {"body": BODY, "deliverTimeMs": pa.array([0], pa.timestamp("us"))},
+            "t",
+            "cast it to BIGINT (milliseconds) or",
+        ),
         ({"body": BODY, "queueId": pa.array([1])}, "t", "column queueId has the type int64; cast it to INT"),
         ({"topic": pa.array(["t"])}, None, "the frame has no column body; name the column"),
         ({"body": BODY}, None, "no topic is given; set the option topic, or add a column topic"),
@@ -64,6 +72,8 @@ def test_wrong_frames_are_refused(columns: dict[str, Any], topic: str | None, te
         ({"properties": pa.array([[("a", "x" * 32800)], []], pa.map_(pa.string(), pa.string()))}, "longer than 32767"),
         ({"delayTimeLevel": pa.array([19, 0], pa.int32())}, "not in 0..18"),
         ({"deliverTimeMs": [-1, 0]}, "negative"),
+        ({"queueId": pa.array([None, None], pa.int32()), "brokerName": ["broker-a", ""]}, "without a queueId"),
+        ({"topic": ["read-only", "t"]}, "read-only has no writable queue"),
         ({"queueId": pa.array([0, None], pa.int32())}, "exists at several brokers (broker-a, broker-b); name one"),
         ({"queueId": pa.array([1, None], pa.int32()), "brokerName": ["broker-a", ""]}, "does not exist or is not"),
     ],
@@ -96,3 +106,23 @@ def test_batches_keep_their_limits() -> None:
     assert [len(request.rows) for request in requests] == [10, 10, 7, 2, 1, 1, 1]
     assert all(len(request.body) <= 3000 for request in requests if request.is_batch)
     assert [request.is_batch for request in requests] == [True] * 5 + [False, True]
+
+
+def test_large_properties_keep_a_row_out_of_batches() -> None:
+    """A row is sent alone if the properties that brokers append in a batch might exceed the limit."""
+    names = pa.map_(pa.string(), pa.string())
+    properties = pa.array([[("a", "x" * size)] for size in (31_000, 31_743, 32_000, 10)], names)
+    requests = encode({"body": [b"x"] * 4, "properties": properties}).requests
+    assert [(request.is_batch, request.rows.tolist()) for request in requests] == [
+        (True, [0]),
+        (False, [1]),
+        (False, [2]),
+        (True, [3]),
+    ]
+
+
+def test_a_delivery_time_may_lie_in_the_hour_that_occurs_twice() -> None:
+    """Times are those of the moment, whatever the zone's clocks show."""
+    times = pa.array([1_762_063_200_123_456], pa.timestamp("us", "America/New_York"))
+    [request] = encode({"body": [b"x"], "deliverTimeMs": times}).requests
+    assert "TIMER_DELIVER_MS\x011762063200123\x02" in request.properties

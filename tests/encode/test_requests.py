@@ -32,6 +32,7 @@ def queues_of(topic: str) -> Sequence[MessageQueue]:
 TEXT = st.text(st.sampled_from("aZ9 |é\x01\u20ac\U0001f600"), max_size=6)
 NAME = st.one_of(TEXT, st.sampled_from(["colour", "TAGS", "UNIQ_KEY", "__RMQ.TRANSIENT.x", "  "]))
 STRUCTS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+TURNED_STRUCTS = pa.list_(pa.struct([("value", pa.binary()), ("key", pa.string())]))
 BODY = st.one_of(st.binary(max_size=30), st.integers(80, 1000).map(lambda size: b"x" * size))
 OCTETS = st.one_of(TEXT.map(str.encode), st.binary(max_size=4))
 
@@ -51,11 +52,12 @@ CELLS: dict[str, list[tuple[pa.DataType, st.SearchStrategy[Any]]]] = {
     "properties": [
         (pa.map_(pa.string(), pa.string()), MAPS),
         (STRUCTS, st.lists(PAIRS, max_size=2, unique_by=lambda pair: pair["key"])),
+        (TURNED_STRUCTS, st.lists(PAIRS, max_size=2, unique_by=lambda pair: pair["key"])),
     ],
     "shardingKey": [(pa.string(), TEXT)],
     "queueId": [(pa.int32(), st.integers(-2, 3))],
     "delayTimeLevel": [(pa.int32(), st.integers(-1, 19))],
-    "deliverTimeMs": [(pa.int64(), st.integers(-1, 3)), (pa.timestamp("us", "UTC"), TIMES)],
+    "deliverTimeMs": [(pa.int64(), st.integers(-1, 3)), (pa.timestamp("us", "America/New_York"), TIMES)],
     "flag": [(pa.int32(), st.integers(-(2**31), 2**31 - 1))],
     "rowId": [(pa.string(), TEXT)],
 }
