@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import os
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,10 +22,14 @@ from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 from .releases import RELEASES
 from .server import TlsFiles
-from .stub import LOOPBACK, Options, StubBroker
+from .stub import LOOPBACK, Options, StubCluster
 
 NAME_SERVER_PORT, GRPC_PORT = 9876, 8081
 NO_ENDPOINTS = "-"
+STDIN = "-"
+_USERS_FORM = "give a UTF-8 file with one KEY:SECRET per line, or - for the standard input"
+_MOST_USERS_CHARACTERS = 1024 * 1024
+_MODE_OF_OTHERS = 0o077
 _FAILED = 2
 
 
@@ -34,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     try:
-        with StubBroker(dict(map(parse_topic, given.topic)), **_options(given)) as stub:
+        topics = dict(map(parse_topic, given.topic))
+        with StubCluster(given.broker or 1, topics=topics, **_options(given)) as stub:
             for row in read_seeds(Path(given.seed)) if given.seed else ():
                 stub.put(**row)
             print(f"nameServer={stub.name_server} endpoints={stub.endpoints or NO_ENDPOINTS}", flush=True)
@@ -47,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "rocketmq-stub", description="An Apache RocketMQ name server and broker for tests."
+        "rocketmq-stub", description="An Apache RocketMQ name server and broker for tests.", allow_abbrev=False
     )
     add = parser.add_argument
     add("--host", default=LOOPBACK, help="where to listen (default: %(default)s)")
@@ -56,7 +63,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--topic", action="append", default=[], metavar="NAME:QUEUES", help="topic to create; repeatable")
     add("--seed", metavar="FILE", help="messages to store at the start, as JSON lines")
     add("--data", metavar="DIR", help="directory that keeps the state across restarts")
-    add("--acl", metavar="KEY:SECRET", help="serve only requests signed with this key")
+    add("--broker", action="append", metavar="NAME", help="name of a broker; repeatable (default: broker-a)")
+    add(
+        "--acl-file",
+        metavar="FILE",
+        help="serve only signed requests of the users in this file, one KEY:SECRET per line",
+    )
     add("--tls", metavar="CERT:KEY", help="PEM files; the ports then serve TLS and plain clients, gRPC TLS only")
     add(
         "--emulate", choices=RELEASES, default="5.3.3", help="release whose behaviour to emulate (default: %(default)s)"
@@ -68,8 +80,8 @@ def _options(given: argparse.Namespace) -> Options:
     options = Options(
         host=given.host, port=given.port, grpc_port=given.grpc_port, data=given.data, emulate=given.emulate
     )
-    if given.acl:
-        options["acl"] = dict([_pair("--acl", given.acl, "KEY:SECRET")])
+    if given.acl_file:
+        options["acl"] = read_users(given.acl_file)
     if given.tls:
         options["tls"] = TlsFiles(*_pair("--tls", given.tls, "CERT:KEY"))
     return options
@@ -80,6 +92,41 @@ def _pair(option: str, text: str, form: str) -> tuple[str, str]:
     if not (first and colon and second):
         raise OptionError(option, text, f"not of the form {form}", advice=f"give {form}")
     return first, second
+
+
+# --- users -----------------------------------------------------------------------------------------------------------
+
+
+def read_users(name: str) -> dict[str, str]:
+    """Return the secrets by access key in a file, or on the standard input if the name is `-`; errors show no secret.
+
+    Warn if other users of this machine may read the file.
+    """
+    try:
+        lines = (sys.stdin.read() if name == STDIN else _read_private(Path(name))).splitlines()
+    except (OSError, UnicodeDecodeError) as cause:
+        raise OptionError("--acl-file", name, f"unreadable: {type(cause).__name__}", advice=_USERS_FORM) from cause
+    users = dict(_parse_user(name, number, line) for number, line in enumerate(lines, 1) if line.strip())
+    if not users:
+        raise OptionError("--acl-file", name, "no users", advice=_USERS_FORM)
+    return users
+
+
+def _read_private(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        if (mode := stat.S_IMODE(os.fstat(file.fileno()).st_mode)) & _MODE_OF_OTHERS:
+            print(f"{path}: other users may read the secrets (mode {mode:o}); run chmod 600 on it", file=sys.stderr)
+        return file.read(_MOST_USERS_CHARACTERS)
+
+
+def _parse_user(name: str, number: int, line: str) -> tuple[str, str]:
+    key, _, secret = line.strip().partition(":")
+    if not (key and secret):
+        raise OptionError("--acl-file", f"{name}, line {number}", "not of the form KEY:SECRET", advice=_USERS_FORM)
+    return key, secret
+
+
+# --- topics ----------------------------------------------------------------------------------------------------------
 
 
 def parse_topic(text: str) -> tuple[str, int]:

@@ -21,7 +21,7 @@ from .store import InnerMessage, Store
 DIGITS = 10
 """Number of digits with which a body begins; a shorter body has fewer."""
 
-_CRC_AT, _QUEUE_ID_AT, _OFFSET_AT, _PHYSICAL_AT = 8, 12, 20, 28
+_MAGIC_AT, _CRC_AT, _QUEUE_ID_AT, _OFFSET_AT, _PHYSICAL_AT = 4, 8, 12, 20, 28
 _BODY_AT = 88
 _UNIQUE_ID = b"UNIQ_KEY\x01"
 _UNIQUE_DIGITS = 8
@@ -45,8 +45,11 @@ class Template:
         self._crc_changes = _crc_changes(message.body, self.digits)
 
     def stamp(self, room: Bytes, numbers: Numbers, queue_ids: Numbers, offsets: Numbers, physical: int) -> None:
-        """Write one record per row into `room`, with these numbers, queue ids, offsets and addresses."""
-        room[:] = self.record
+        """Write one record per row into `room`, with these numbers, queue ids, offsets and addresses.
+
+        The size fields are left out; `CommitLog.publish` writes them.
+        """
+        room[:, _MAGIC_AT:] = self.record[_MAGIC_AT:]
         size, count = self.record.size, len(numbers)
         digits = _decimal_digits(numbers, self.digits)
         room[:, _BODY_AT : _BODY_AT + self.digits] = digits + ord("0")
@@ -87,6 +90,7 @@ def _fill_chunk(
     rows = np.frombuffer(room, np.uint8).reshape(len(indexes), -1)
     offsets = starts[queue_ids] + indexes // queue_count
     template.stamp(rows, first_number + indexes, queue_ids, offsets, physical)
+    store.log.publish(len(room), template.record.size)
     for queue_id in np.unique(queue_ids).tolist():
         at = np.flatnonzero(queue_ids == queue_id)
         store.open_queue(topic, queue_id).extend(

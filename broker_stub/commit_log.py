@@ -37,13 +37,23 @@ class CommitLog:
         return (len(self._ends) - 1) * SEGMENT_BYTES + self._ends[-1] if self._ends else 0
 
     def reserve(self, size: int) -> tuple[int, memoryview]:
-        """Reserve `size` contiguous bytes; return their address and the memory to write to."""
+        """Return the address of the next `size` contiguous bytes, and their memory; `publish` adds them to the log."""
         if not self._ends or self._ends[-1] + size > SEGMENT_BYTES:
             self._segments.append(self._open_segment(len(self._segments)))
             self._ends.append(0)
-        physical, start = self.end, self._ends[-1]
+        start = self._ends[-1]
+        return self.end, self._segments[-1][start : start + size]
+
+    def publish(self, size: int, record_bytes: int) -> None:
+        """Add `size` reserved bytes to the log; they are records of `record_bytes` each, without their size fields.
+
+        The size fields are written last and in order. So a process that is killed at any moment leaves complete
+        records, and behind them at most bytes that begin with the size 0.
+        """
+        start = self._ends[-1]
+        room = self._segments[-1][start : start + size]
+        np.ndarray(size // record_bytes, ">i4", room, strides=(record_bytes,))[:] = record_bytes
         self._ends[-1] = start + size
-        return physical, self._segments[-1][start : start + size]
 
     def add_segment(self, segment: memoryview, end: int) -> None:
         """Append a segment that contains records up to address `end`."""

@@ -2,11 +2,14 @@
 
 As at a real broker, the log is its files: segments are mapped into memory, so a stored message is on disk without a
 separate write. The rest of the state is written as small JSON files, at intervals if it changed, and at the end;
-`consumerOffset.json` has RocketMQ's own form. Consume queues are not written but rebuilt from the log. `queues.json`
+`consumerOffset.json` has RocketMQ's own form. In between, `changes.jsonl` gets each change before the request that made
+it is answered. So whatever was acknowledged survives the end of the process at any moment; a crash of the machine may
+lose what its system had not written yet. Consume queues are not written but rebuilt from the log. `queues.json`
 contains what the log lacks: where a recreated queue begins, and which messages are expired.
 
     <broker>/commitlog/00000000000000000000 ...
     <broker>/config/consumerOffset.json  delayOffset.json  subscriptionGroup.json  topics.json  queues.json
+    <broker>/config/changes.jsonl
 
 If a file is unreadable, its previous version is used, which is kept as `.bak`; if that fails too, the error names the
 file.
@@ -15,47 +18,40 @@ file.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable
+import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
-from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.model import Address, parse_address
 from pyspark_rocketmq.wire import fastjson
 from pyspark_rocketmq.wire.bodies import (
+    Body,
+    SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
+    TopicConfig,
     TopicConfigSerializeWrapper,
     decode_body,
     encode_body,
 )
-from pyspark_rocketmq.wire.record import Record, decode_record
+from pyspark_rocketmq.wire.record import Record
 
-from .commit_log import PHYSICAL_AT, SEGMENT_BYTES, CommitLog
+from .commit_log import CommitLog
+from .config_files import FAULTS, ConfigFiles, DamagedData, Journal
 from .consume_queue import ConsumeQueue, QueueKey
 from .offset_table import Table, format_offsets, parse_offsets
+from .segment_files import SegmentFiles
 from .state import Broker, Cluster
 from .store import tag_code_of
 from .topic_table import SCHEDULE_TOPIC
 
-T = TypeVar("T")
+B = TypeVar("B", bound=Body)
 Values = dict[str, dict[str, str]]
 
 _VALUES, _OFFSETS, _DELAYS = "kvConfig.json", "consumerOffset.json", "delayOffset.json"
 _TOPICS, _GROUPS, _QUEUES = "topics.json", "subscriptionGroup.json", "queues.json"
-_BACKUP = ".bak"
-_MIN_RECORD_BYTES = 91
-"""Size of a record that has no body, no topic and no properties."""
-
-
-class DamagedData(OptionError):
-    """Raised if a file of the data directory cannot be read or written."""
-
-    def __init__(self, path: Path, what: str) -> None:
-        super().__init__("data", str(path), what, advice="restore the file, or give another directory")
+_CHANGES = "changes.jsonl"
 
 
 class QueueState(NamedTuple):
@@ -63,7 +59,8 @@ class QueueState(NamedTuple):
 
     topic: str
     queue_id: int
-    base: int
+    base: int | None
+    """Offset of the queue's first record; None: that which the record itself contains."""
     min_offset: int
     start: int
     """Address of the queue's first record; earlier records belong to a deleted queue of the same name."""
@@ -85,52 +82,8 @@ class DelayProgress(NamedTuple):
     by_level: dict[int, int]
     timers: list[int]
     """Offsets in the timer topic's queue of messages that are not delivered yet."""
-
-
-class ConfigFiles:
-    """Small files in one directory; each is written only if its content changed."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._saved: dict[str, bytes] = {}
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as cause:
-            raise DamagedData(directory, f"not a directory to write to: {cause.strerror}") from cause
-
-    def read(self, name: str, parse: Callable[[bytes], T], default: T) -> T:
-        """Return the parsed content of a file, or of its backup if the file is damaged or missing.
-
-        Return the default if neither exists; raise DamagedData if neither can be parsed.
-        """
-        fault: Exception | None = None
-        for path in (self.directory / name, self.directory / (name + _BACKUP)):
-            try:
-                return parse(path.read_bytes())
-            except FileNotFoundError:
-                continue
-            except (OSError, ValueError, LookupError, TypeError, AttributeError, RocketMQError) as cause:
-                fault = fault or cause
-        if fault is not None:
-            raise DamagedData(self.directory / name, f"damaged: {fault}") from fault
-        return default
-
-    def save(self, parts: dict[str, bytes]) -> None:
-        """Write each file of `parts` whose content differs from the last saved one."""
-        for name, content in parts.items():
-            if self._saved.get(name) != content:
-                self._write(name, content)
-        self._saved = parts
-
-    def _write(self, name: str, content: bytes) -> None:
-        path, new = self.directory / name, self.directory / (name + ".new")
-        try:
-            new.write_bytes(content)
-            if path.exists():
-                os.replace(path, self.directory / (name + _BACKUP))
-            os.replace(new, path)
-        except OSError as cause:
-            raise DamagedData(path, f"cannot be written: {cause.strerror}") from cause
+    timers_end: int
+    """Offset from which on all messages of the timer topic's queue are not delivered yet, either."""
 
 
 class NameServerFiles:
@@ -140,8 +93,9 @@ class NameServerFiles:
         self._files = ConfigFiles(directory / "namesrv")
 
     def load(self, cluster: Cluster) -> None:
-        """Restore the saved key-value configuration into a new name server."""
+        """Restore the saved key-value configuration into a new name server, and save each change of it from now on."""
         cluster.values.update(self._files.read(_VALUES, _parse_values, Values()))
+        cluster.on_values_changed = partial(self.save, cluster)
 
     def save(self, cluster: Cluster) -> None:
         """Write the key-value configuration if it changed since the last save."""
@@ -153,17 +107,12 @@ class BrokerFiles:
 
     def __init__(self, directory: Path) -> None:
         self._config = ConfigFiles(directory / "config")
-        self._log = ConfigFiles(directory / "commitlog").directory
+        self._journal = Journal(self._config.directory / _CHANGES)
+        self._segments = SegmentFiles(ConfigFiles(directory / "commitlog").directory)
 
     def open_log(self) -> CommitLog:
         """Return the log that consists of the directory's segment files; raise DamagedData for an unexpected file."""
-        log = CommitLog(self._map_segment)
-        for index, path in enumerate(sorted(self._log.iterdir())):
-            if path.name != _segment_name(index):
-                raise DamagedData(path, f"{_segment_name(index)} was expected in its place")
-            segment = self._map_segment(index)
-            log.add_segment(segment, _segment_end(segment, path, index))
-        return log
+        return self._segments.open_log()
 
     def address(self) -> Address | None:
         """Return the address at which the broker last listened; None if nothing is saved.
@@ -173,18 +122,21 @@ class BrokerFiles:
         return self._config.read(_QUEUES, _parse_log_state, LogState()).address
 
     def load(self, broker: Broker) -> None:
-        """Restore the saved state into a new broker that has opened its log already."""
-        read = self._config.read
-        topics = read(_TOPICS, partial(decode_body, TopicConfigSerializeWrapper), TopicConfigSerializeWrapper())
-        for config in topics.topic_config_table.values():
-            broker.topics.create(config)
-        groups = read(_GROUPS, partial(decode_body, SubscriptionGroupWrapper), SubscriptionGroupWrapper())
-        for group in groups.subscription_group_table.values():
-            broker.group_configs.update(group)
-        broker.offsets.committed.update(read(_OFFSETS, parse_offsets, Table()))
-        self._rebuild_queues(broker, read(_QUEUES, _parse_log_state, LogState()))
-        broker.delayed_messages.resume(*read(_DELAYS, _parse_delays, DelayProgress({}, [])))
+        """Restore the saved state into a new broker that has opened its log already; then record each change."""
+        self._load_tables(broker)
+        log_state = self._config.read(_QUEUES, _parse_log_state, LogState())
+        replay = _Replay(broker, log_state)
+        for change in self._journal.read():
+            try:
+                replay.apply(*change)
+            except FAULTS as cause:
+                raise DamagedData(self._journal.path, f"not a change: {json.dumps(change):.80}") from cause
+        self._rebuild_queues(broker, log_state, replay.places)
+        delays = self._config.read(_DELAYS, _parse_delays, DelayProgress({}, [], 0))
+        broker.delayed_messages.resume(*delays)
         broker.half_messages.resume()
+        for table in (broker.topics, broker.group_configs, broker.offsets, broker.store):
+            table.on_change = self._record_change
 
     def save(self, broker: Broker) -> None:
         """Write the configuration files whose content changed since the last save."""
@@ -193,6 +145,7 @@ class BrokerFiles:
         delayed_messages = {
             "offsetTable": broker.delayed_messages.delivered,
             "timers": broker.delayed_messages.waiting_timers,
+            "timersEnd": broker.delayed_messages.timers_end,
         }
         self._config.save(
             {
@@ -203,36 +156,85 @@ class BrokerFiles:
                 _QUEUES: _format_log_state(broker),
             }
         )
+        self._journal.clear()
 
-    def _map_segment(self, index: int) -> memoryview:
-        path = self._log / _segment_name(index)
-        is_new = not path.exists()
-        if not is_new and path.stat().st_size != SEGMENT_BYTES:
-            raise DamagedData(path, f"{path.stat().st_size} bytes long, which should be {SEGMENT_BYTES}")
-        return np.memmap(path, np.uint8, "w+" if is_new else "r+", shape=(SEGMENT_BYTES,)).data
+    def _record_change(self, kind: str, *values: object) -> None:
+        self._journal.append(kind, *(_plain(value) if isinstance(value, Body) else value for value in values))
 
-    def _rebuild_queues(self, broker: Broker, log_state: LogState) -> None:
+    def _load_tables(self, broker: Broker) -> None:
+        read = self._config.read
+        topics = read(_TOPICS, partial(decode_body, TopicConfigSerializeWrapper), TopicConfigSerializeWrapper())
+        for topic in topics.topic_config_table.values():
+            broker.topics.create(topic)
+        groups = read(_GROUPS, partial(decode_body, SubscriptionGroupWrapper), SubscriptionGroupWrapper())
+        for group in groups.subscription_group_table.values():
+            broker.group_configs.update(group)
+        broker.offsets.committed.update(read(_OFFSETS, parse_offsets, Table()))
+
+    def _rebuild_queues(self, broker: Broker, log_state: LogState, places: Sequence[QueueState]) -> None:
         """Rebuild the consume queues from the log, leaving out records of queues that were deleted."""
         store = broker.store
-        starts: dict[QueueKey, int] = {}
-        for place in log_state.queues:
-            queue = store.queues[place.topic, place.queue_id] = ConsumeQueue(place.base)
-            queue.min_offset, starts[place.topic, place.queue_id] = place.min_offset, place.start
+        starts = {(place.topic, place.queue_id): place.start for place in places}
+        for place in places:
+            if place.base is not None:
+                store.queues[place.topic, place.queue_id] = ConsumeQueue(place.base)
         store.log.min_offset = log_state.log_min
         for physical, data in store.log.records():
-            record = self._decode_checked(data, physical)
-            if physical >= starts.setdefault((record.topic, record.queue_id), log_state.log_end):
-                queue = store.open_queue(record.topic, record.queue_id)
+            record = self._segments.decode(data, physical)
+            key = record.topic, record.queue_id
+            if physical >= starts.setdefault(key, log_state.log_end):
+                queue = store.queues.get(key) or store.queues.setdefault(key, ConsumeQueue(record.queue_offset))
                 queue.append(physical, len(data), _queue_code(broker, record), record.store_timestamp)
+        for place in places:
+            if (restored := store.queues.get((place.topic, place.queue_id))) is not None:
+                restored.min_offset = max(restored.base, place.min_offset)
 
-    def _decode_checked(self, data: memoryview, physical: int) -> Record:
-        try:
-            record = decode_record(data)[0]
-            record.check_crc()
-        except RocketMQError as cause:
-            index, at = divmod(physical, SEGMENT_BYTES)
-            raise DamagedData(self._log / _segment_name(index), f"damaged at byte {at}: {cause.what}") from cause
-        return record
+
+class _Replay:
+    """Applies the changes since the last save to the loaded tables, and to the states of queues."""
+
+    def __init__(self, broker: Broker, log_state: LogState) -> None:
+        self._broker = broker
+        self._log_end = log_state.log_end
+        self._places: dict[QueueKey, QueueState] = {(place.topic, place.queue_id): place for place in log_state.queues}
+
+    @property
+    def places(self) -> list[QueueState]:
+        """States of the queues after all changes."""
+        return list(self._places.values())
+
+    def apply(self, kind: str, *values: Any) -> None:
+        """Apply one change; raise ValueError for an unknown kind."""
+        topics, groups, offsets = self._broker.topics, self._broker.group_configs, self._broker.offsets
+        match kind, values:
+            case "topic", [config]:
+                topics.create(_read(TopicConfig, config))
+            case "drop-topic", [name]:
+                topics.delete(name)
+            case "group", [config]:
+                groups.update(_read(SubscriptionGroupConfig, config))
+            case "drop-group", [name]:
+                groups.delete(name)
+            case "commit", [key, queue_id, offset]:
+                offsets.committed.setdefault(str(key), {})[int(queue_id)] = int(offset)
+            case "drop-offsets", [key]:
+                offsets.committed.pop(key, None)
+            case "expire", [topic, queue_id, offset]:
+                place = self._places.get((topic, queue_id), QueueState(topic, queue_id, None, 0, self._log_end))
+                self._places[topic, queue_id] = place._replace(min_offset=int(offset))
+            case "drop-queue", [topic, queue_id, log_end]:
+                self._places[topic, queue_id] = QueueState(topic, queue_id, None, 0, int(log_end))
+            case _:
+                raise ValueError(f"unknown kind {kind!r}")
+
+
+def _plain(body: Body) -> Any:
+    """Return a body as the value that JSON represents it by."""
+    return fastjson.parse(encode_body(body))
+
+
+def _read(cls: type[B], plain: Any) -> B:
+    return decode_body(cls, json.dumps(plain))
 
 
 def _parse_values(data: bytes) -> Values:
@@ -242,31 +244,14 @@ def _parse_values(data: bytes) -> Values:
 def _parse_delays(data: bytes) -> DelayProgress:
     parsed = fastjson.parse(data)
     delivered = {int(level): int(offset) for level, offset in parsed["offsetTable"].items()}
-    return DelayProgress(delivered, [int(offset) for offset in parsed.get("timers", ())])
+    timers = [int(offset) for offset in parsed.get("timers", ())]
+    return DelayProgress(delivered, timers, int(parsed.get("timersEnd", sys.maxsize)))
 
 
 def _parse_log_state(data: bytes) -> LogState:
     parsed = json.loads(data)
     rows = tuple(QueueState(str(topic), *map(int, numbers)) for topic, *numbers in parsed["queues"])
     return LogState(parse_address(parsed["address"]), int(parsed["logEnd"]), int(parsed["logMin"]), rows)
-
-
-# --- the log and its queues ------------------------------------------------------------------------------------------
-
-
-def _segment_name(index: int) -> str:
-    return f"{index * SEGMENT_BYTES:020d}"
-
-
-def _segment_end(segment: memoryview, path: Path, index: int) -> int:
-    """Return the position behind a segment's last record; raise DamagedData for a malformed record."""
-    at = 0
-    while at + _MIN_RECORD_BYTES <= SEGMENT_BYTES and (size := int.from_bytes(segment[at : at + 4], "big")):
-        physical = int.from_bytes(segment[at + PHYSICAL_AT : at + PHYSICAL_AT + 8], "big")
-        if physical != index * SEGMENT_BYTES + at or not _MIN_RECORD_BYTES <= size <= SEGMENT_BYTES - at:
-            raise DamagedData(path, f"damaged at byte {at}: a record of {size} bytes that lies at {physical}")
-        at += size
-    return at
 
 
 def _queue_code(broker: Broker, record: Record) -> int:

@@ -22,7 +22,7 @@ from pyspark_rocketmq.wire.record import Record
 
 from .clock import Clock
 from .requests import Refusal
-from .store import REAL_TOPIC, InnerMessage, Store, Stored
+from .store import REAL_TOPIC, InnerMessage, Store, Stored, is_from_system_topic, is_number
 from .topic_table import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 
 DELAY = "DELAY"
@@ -72,17 +72,28 @@ class DelayedMessages:
         """Offsets in the timer topic's queue of the messages that are not due."""
         return sorted(offset for _, offset in self._timers)
 
-    def resume(self, delivered: Mapping[int, int], timers: Iterable[int]) -> None:
-        """Start the timers of messages that were not delivered before a restart."""
+    @property
+    def timers_end(self) -> int:
+        """Offset in the timer topic's queue of the next message to come."""
+        return self._store.max_offset(TIMER_TOPIC, 0)
+
+    def resume(self, delivered: Mapping[int, int], timers: Iterable[int], timers_end: int) -> None:
+        """Start the timers of messages that were not delivered before a restart.
+
+        In the timer topic, these are the messages at the offsets `timers`, and all from `timers_end` on.
+        """
         self.delivered = dict(delivered)
         for level in range(1, len(self.levels_ms) + 1):
             queue = self._store.queue(SCHEDULE_TOPIC, level - 1)
             for offset in range(max(self.delivered.get(level, 0), queue.min_offset), queue.max_offset):
                 wait_ms = queue.codes[offset - queue.base] - self._clock.now_ms()
                 self._clock.call_later(min(wait_ms, self.levels_ms[level - 1]), partial(self._deliver_next, level))
-        for offset in timers:
-            if record := self._store.record_at(TIMER_TOPIC, 0, offset):
-                self._start_timer(int(record.properties[TIMER_OUT_MS]), offset)
+        waiting = set(timers)
+        for record in self._store.messages(TIMER_TOPIC, 0):
+            if RECALLED_KEY in record.properties:
+                self._recalled.add(record.properties[RECALLED_KEY])
+            elif _is_timer(record) and (record.queue_offset in waiting or record.queue_offset >= timers_end):
+                self._start_timer(int(record.properties[TIMER_OUT_MS]), record.queue_offset)
 
     # --- levels ------------------------------------------------------------------------------------------------------
 
@@ -154,6 +165,11 @@ class DelayedMessages:
         return recall_key(record.properties[REAL_TOPIC], record.properties.get("UNIQ_KEY", "")) in self._recalled
 
 
+def _is_timer(record: Record) -> bool:
+    """Return whether a message of the timer topic waits there; clients may send others to it."""
+    return is_from_system_topic(record) and is_number(record.properties.get(TIMER_OUT_MS, ""))
+
+
 def parse_levels(text: str) -> list[int]:
     """Return the delay of each level in milliseconds, from text such as `1s 5s 1m`."""
     return [int(word[:-1]) * _UNITS_MS[word[-1]] for word in text.split()]
@@ -201,7 +217,7 @@ class RecallHandle:
 def maybe_recall_handle(message: InnerMessage, broker_name: str) -> str | None:
     """Return the recall handle of a stored message; None if the message does not wait for a timer."""
     out_ms, topic = message.properties.get(TIMER_OUT_MS), message.properties.get(REAL_TOPIC)
-    if out_ms is None or topic is None or topic.startswith(RETRY_PREFIX):
+    if out_ms is None or not is_number(out_ms) or topic is None or topic.startswith(RETRY_PREFIX):
         return None
     return RecallHandle(topic, broker_name, int(out_ms) + 1, message.properties.get("UNIQ_KEY", "")).encode()
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from pyspark_rocketmq.errors import DecodeError, RemoteProtocolError
+from pyspark_rocketmq.errors import DecodeError, ProtocolError
 from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.header import Command, HeaderType
 
@@ -45,6 +45,7 @@ class Dispatcher(Generic[S]):
     def serve(self, command: Command, channel: Channel) -> None:
         """Call the handler of one request and send its response, with the scripted fault if there is one."""
         fault = self._script.take(self.server_name, command.code) if self._script and not command.is_oneway else None
+        command.fields = _as_java_writes(command.fields)
         request = ClientRequest(command, channel, fault.reply_fault if fault else None)
         result = fault.make_response() if fault and fault.make_response else self._handle(request)
         if result is not None and result is not HELD:
@@ -67,7 +68,7 @@ class Dispatcher(Generic[S]):
             return handler(self.state, request)
         except Refusal as refusal:
             return refusal.response
-        except (RemoteProtocolError, DecodeError) as error:
+        except (ProtocolError, DecodeError) as error:
             return response(ResponseCode.SYSTEM_ERROR, remark=str(error))
         except Exception as error:
             _log.exception("the stub failed on request %s", code)
@@ -77,3 +78,10 @@ class Dispatcher(Generic[S]):
         if self.ignores_unknown_codes:
             return None
         return response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")
+
+
+def _as_java_writes(fields: dict[str, str] | None) -> dict[str, str] | None:
+    """Return header fields with a question mark for each character that cannot be encoded, as Java writes it."""
+    if fields is None or all(map(str.isascii, fields.values())):
+        return fields
+    return {name: value.encode("utf-8", "replace").decode() for name, value in fields.items()}

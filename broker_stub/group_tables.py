@@ -21,6 +21,7 @@ from pyspark_rocketmq.wire.bodies import ConsumerData, GroupRetryPolicy, Subscri
 from pyspark_rocketmq.wire.codes import LanguageCode, RequestCode
 from pyspark_rocketmq.wire.commands import NotifyConsumerIdsChangedRequestHeader
 
+from .changes import OnChange, ignore_change
 from .clock import Clock
 from .filters import FilterTable
 from .releases import Release
@@ -47,6 +48,7 @@ class GroupConfigs:
         self.auto_create = auto_create
         self.change_count = 0
         """Number of changes of the table, which brokers send as its data version."""
+        self.on_change: OnChange = ignore_change
         self._release = release
         system = (*_SYSTEM_GROUPS, *_SYSTEM_BROADCAST_GROUPS, *([_TRANSACTION_GROUP] if release.is_5x else []))
         self.table = {name: self._adapt_to_release(SubscriptionGroupConfig(group_name=name)) for name in system}
@@ -59,13 +61,15 @@ class GroupConfigs:
 
     def update(self, config: SubscriptionGroupConfig) -> None:
         """Create the group with this configuration, or replace its configuration."""
-        self.table[config.group_name] = self._adapt_to_release(config)
+        self.table[config.group_name] = adapted = self._adapt_to_release(config)
         self.change_count += 1
+        self.on_change("group", adapted)
 
     def delete(self, group: str) -> None:
         """Delete a group's configuration; a later `find` may create the group again."""
         if self.table.pop(group, None):
             self.change_count += 1
+            self.on_change("drop-group", group)
 
     def _may_create(self, group: str) -> bool:
         if self._release.is_5x and not is_legal_name(group):

@@ -28,7 +28,7 @@ from .offset_table import ConsumerOffsets
 from .releases import Release
 from .requests import Refusal
 from .settings import Settings
-from .store import ENTRY_END, REAL_QUEUE_ID, REAL_TOPIC, InnerMessage, Store, Stored
+from .store import ENTRY_END, REAL_QUEUE_ID, REAL_TOPIC, InnerMessage, Store, Stored, is_from_system_topic, is_number
 from .topic_table import HALF_DONE_TOPIC, HALF_GIVEN_UP_TOPIC, HALF_TOPIC, Topics
 
 OLDEST_MS = 72 * 3600 * 1000
@@ -108,7 +108,7 @@ class HalfMessages:
         record = self._broker.store.message_at(physical_offset)
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: there is no such message")
-        if REAL_TOPIC in record.properties:
+        if is_from_system_topic(record):
             message = replace(InnerMessage.of_record(record), topic=HALF_TOPIC, queue_id=0)
             message.properties[_CHECK_TIMES] = "0"
             self._broker.put(message)
@@ -125,7 +125,7 @@ class HalfMessages:
 
     def _find_half_message(self, header: EndTransactionRequestHeader) -> Record:
         record = self._broker.store.message_at(header.commit_log_offset)
-        if record is None or REAL_TOPIC not in record.properties:
+        if record is None or not is_from_system_topic(record):
             raise Refusal(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
         if self._broker.release.is_5x and not header.from_transaction_check and self._is_too_late(record):
             raise Refusal(ResponseCode.ILLEGAL_OPERATION, "the message's own immunity time is over")
@@ -237,4 +237,4 @@ def is_half(message: InnerMessage) -> bool:
 
 def _number(record: Record, name: str, default: int) -> int:
     text = record.properties.get(name, "")
-    return int(text) if text.isdecimal() else default
+    return int(text) if is_number(text) else default

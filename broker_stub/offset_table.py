@@ -14,6 +14,8 @@ from typing import Any
 
 from pyspark_rocketmq.wire import fastjson
 
+from .changes import OnChange, ignore_change
+
 SEPARATOR = "@"
 
 Table = dict[str, dict[int, int]]
@@ -28,6 +30,7 @@ class ConsumerOffsets:
     """The three offset tables of one broker."""
 
     def __init__(self) -> None:
+        self.on_change: OnChange = ignore_change
         self.committed: Table = defaultdict(dict)
         self.pulled: Table = defaultdict(dict)
         self.resets: Table = defaultdict(dict)
@@ -37,6 +40,7 @@ class ConsumerOffsets:
         key = table_key(topic, group)
         if queue_id not in self.resets.get(key, {}):
             self.committed[key][queue_id] = offset
+            self.on_change("commit", key, queue_id, offset)
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return a group's reset or committed offset of a queue; None if it has none."""
@@ -56,6 +60,7 @@ class ConsumerOffsets:
         """Set a group's offset of a queue, in force until the group's next pull."""
         key = table_key(topic, group)
         self.committed[key][queue_id] = self.resets[key][queue_id] = offset
+        self.on_change("commit", key, queue_id, offset)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Remove a queue's pending reset and return its offset; None if there is none."""
@@ -91,6 +96,7 @@ class ConsumerOffsets:
     def _forget(self, key: str) -> None:
         for table in (self.committed, self.pulled, self.resets):
             table.pop(key, None)
+        self.on_change("drop-offsets", key)
 
 
 # --- consumerOffset.json ---------------------------------------------------------------------------------------------

@@ -25,12 +25,13 @@ from pyspark_rocketmq.errors import (
     ConnectError,
     LocalProtocolError,
     OptionError,
+    ProtocolError,
     RemoteProtocolError,
     RequestTimeout,
     RocketMQError,
 )
 from pyspark_rocketmq.model import Address
-from pyspark_rocketmq.wire.codes import LanguageCode, RequestCode
+from pyspark_rocketmq.wire.codes import LanguageCode, RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import Header, to_fields
 from pyspark_rocketmq.wire.header import ONEWAY_FLAG, Command, encode_command
 from pyspark_rocketmq.wire.session import Reply, Session
@@ -38,6 +39,7 @@ from pyspark_rocketmq.wire.session import Reply, Session
 from .clock import Clock
 from .dispatcher import Dispatcher
 from .requests import OnReply, ReplyFault
+from .requests import response as make_response
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -158,7 +160,11 @@ class Runtime:
 
     def _run_timers(self) -> None:
         self._alarm = None
-        self.clock.run_due()
+        try:
+            self.clock.run_due()
+        except Exception:
+            _log.exception("a timer of the stub failed; going on with the next one")
+            self._set_alarm()
 
 
 def _complete(future: Future[T], function: Callable[[], T]) -> None:
@@ -306,11 +312,19 @@ class Connection(asyncio.BufferedProtocol):
             return
         response.version = self._dispatcher.release.version
         response.header_type = self._dispatcher.header_type(request)
-        data = self._session.reply(request, response)
+        try:
+            data = self._session.reply(request, response)
+        except ProtocolError as error:  # it is too large, for example
+            data = self._session.reply(request, self._error_response(request, error))
         if reply_fault is None:
             self._write(data)
         else:
             self._send_faulty(data, reply_fault)
+
+    def _error_response(self, request: Command, error: ProtocolError) -> Command:
+        refusal = make_response(ResponseCode.SYSTEM_ERROR, remark=f"the response cannot be sent: {error.what}")
+        refusal.version, refusal.header_type = self._dispatcher.release.version, self._dispatcher.header_type(request)
+        return refusal
 
     def send_oneway(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
         """Send the client a one-way request, to which it does not respond."""

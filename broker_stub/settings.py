@@ -21,6 +21,8 @@ class Settings:
     """Whether brokers filter by SQL92; at a real broker the default is no."""
     slave_reads: bool = True
     """Whether slaves serve pulls; at a real 5.x slave the default is no."""
+    offset_check_in_slave: bool = False
+    """Whether slaves, too, correct the offset of a reader that is out of bounds."""
     server_side_reset: bool = True
     recall_messages: bool = False
     first_message_in_memory: bool = True

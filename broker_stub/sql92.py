@@ -27,6 +27,9 @@ class Long(int):
     """An integer of Java's 64-bit type; a plain int stands for the 32-bit one."""
 
 
+MOST_FILTER_CHARACTERS = 262_144
+"""Limit of a filter expression, so that compiling one holds nobody up."""
+
 Value = str | bool | float | int | Long | None
 Properties = Mapping[str, str]
 Evaluate = Callable[[Properties], Value]
@@ -60,7 +63,9 @@ class SqlFilter:
 
 
 def compile_sql(text: str) -> SqlFilter:
-    """Return the compiled expression; raise SqlSyntaxError if the broker refuses it."""
+    """Return the compiled expression; raise SqlSyntaxError if the broker refuses it, or if it is very long."""
+    if len(text) > MOST_FILTER_CHARACTERS:
+        raise SqlSyntaxError(f"{len(text)} characters, the stub's limit is {MOST_FILTER_CHARACTERS}: {text[:80]!r}")
     try:
         return SqlFilter(text, _Parser(text).whole().evaluate)
     except RecursionError as cause:
@@ -70,7 +75,10 @@ def compile_sql(text: str) -> SqlFilter:
 # --- words -----------------------------------------------------------------------------------------------------------
 
 _KEYWORDS = frozenset("NOT AND OR BETWEEN IN TRUE FALSE NULL IS CONTAINS STARTSWITH ENDSWITH".split())
-_SKIPPED = re.compile(r"(?:[ \t\n\r\f]|--[^\n\r]*[\n\r]|/\*[^*]*\*(?:\*|[^*/][^*]*\*)*/)*")
+_BLANKS, _LINE_COMMENT, _COMMENT = r"[ \t\n\r\f]", r"--[^\n\r]*[\n\r]", r"/\*[^*]*\*(?:\*|[^*/][^*]*\*)*/"
+_SKIPPED = re.compile(f"(?:{_BLANKS}|{_LINE_COMMENT}|{_COMMENT})*")
+_SKIPPED_IN_LAST_LINE = re.compile(f"(?:{_BLANKS}|{_COMMENT})*")
+"""Blanks and comments where no line end follows, because each `--` would search for one in vain."""
 _WORD = re.compile(
     r"""(?P<float>[0-9]+\.[0-9]*(?:E[+-]?[0-9]+)?|\.[0-9]+(?:E[+-]?[0-9]+)?|[0-9]+E[+-]?[0-9]+)
       |(?P<integer>0|[1-9][0-9]*L?)
@@ -87,9 +95,10 @@ def _words(text: str) -> Iterator[tuple[str, str]]:
 
     An error behind the part that the parser reads is never raised.
     """
-    at = 0
+    at, last_line = 0, max(text.rfind("\n"), text.rfind("\r"))
     while True:
-        at = _SKIPPED.match(text, at).end()  # type: ignore[union-attr]  # the pattern matches the empty text
+        skipped = _SKIPPED if at <= last_line else _SKIPPED_IN_LAST_LINE
+        at = skipped.match(text, at).end()  # type: ignore[union-attr]  # the pattern matches the empty text
         if at == len(text):
             break
         found = _WORD.match(text, at)

@@ -17,7 +17,7 @@ Every handler receives a broker. The attributes of a broker:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from pyspark_rocketmq.errors import OptionError
@@ -57,6 +57,7 @@ class Cluster:
         self.brokers: list[Broker] = []
         self.values: dict[str, dict[str, str]] = {}
         """Key-value configuration of the name server, by namespace."""
+        self.on_values_changed: Callable[[], None] = lambda: None
         self.config = {
             "clusterTest": "false",
             "deleteTopicWithBrokerRegistration": "false",
@@ -107,7 +108,10 @@ class Cluster:
         raise OptionError("broker", name, f"the stub has no broker {broker_id} of this name", advice=f"it has {known}")
 
     def find_brokers(self, name: str | None, broker_id: int | None = None) -> list[Broker]:
-        """Return the brokers with this name and id, masters and slaves; None stands for any name or id."""
+        """Return the brokers with this name and id, masters and slaves; None stands for any name or id.
+
+        Raise `OptionError` if there is no master with this name.
+        """
         if name is not None:
             self.broker(name)
         return [
@@ -142,7 +146,7 @@ class Broker:
             self.topics = Topics(self.release, settings.cluster_name, name, settings.default_topic_queues)
             self.offsets = ConsumerOffsets()
         else:
-            self.store = Replica(master.store, address)
+            self.store = Replica(master.store, address, lambda: self.settings.offset_check_in_slave)
             self.topics, self.offsets = master.topics, master.offsets
         self.key_index = KeyIndex(self.store)
         self.held_pulls = HeldPulls(self.clock, self.store.max_offset)
@@ -202,7 +206,7 @@ class Broker:
         if not self.is_master or (config := self.topics.find(topic)) is None:
             return
         queue_id = max(config.read_queue_nums, config.write_queue_nums) - 1
-        self.store.queues.pop((topic, queue_id), None)
+        self.store.remove_queue(topic, queue_id)
         self.topics.create(
             replace(
                 config,

@@ -7,7 +7,7 @@ queue. So a pull looks up a range of the queue's columns and slices the log; not
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from pyspark_rocketmq.wire.message_id import encode_offset_message_id
 from pyspark_rocketmq.wire.properties import java_hash, join_properties
 from pyspark_rocketmq.wire.record import Record, decode_record, encode_record
 
+from .changes import OnChange, ignore_change
 from .clock import Clock
 from .commit_log import CommitLog
 from .consume_queue import Boundary, ConsumeQueue, QueueKey
@@ -30,6 +31,8 @@ REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
 NOWHERE = Address("127.0.0.1", 0)
 """Born host of messages that were not sent by a client."""
 
+_SIZE_BYTES = 4
+"""Length of a record's first field, its size, which `CommitLog.publish` writes."""
 _PLACE = struct.Struct(">qq")
 _PLACE_AT = 20
 """Position within a record of its queue offset; the record's address follows it."""
@@ -100,6 +103,8 @@ class Stored(NamedTuple):
     store_timestamp: int
 
 
+_MOST_DIGITS = 18
+"""Most digits of a number that fits 64 bits in any case."""
 _UNUSED = ConsumeQueue()
 
 
@@ -122,6 +127,7 @@ class Store:
         """Whether a record's last property ends with a separator, too."""
         self.log = log or CommitLog()
         self.queues: dict[QueueKey, ConsumeQueue] = {}
+        self.on_change: OnChange = ignore_change
 
     def __repr__(self) -> str:
         return f"<Store of {self.host}, {len(self.queues)} queues, {self.log.end} bytes>"
@@ -133,10 +139,8 @@ class Store:
         queue = self.open_queue(message.topic, message.queue_id)
         now = self.clock.now_ms() if message.store_timestamp is None else message.store_timestamp
         data = encode_record(self.make_record(message, now))
-        physical, room = self.log.reserve(len(data))
-        room[:] = data
         offset = queue.next_stored
-        _PLACE.pack_into(room, _PLACE_AT, offset, physical)
+        physical = self._append(data, offset)
         if self._has_false_host_flags(message):
             queue.unindexed += 1
         else:
@@ -146,9 +150,17 @@ class Store:
     def append_record(self, record: Record, queue_id: int) -> None:
         """Append a record of another broker to this queue; only its queue, offset and address change."""
         queue = self.queues.setdefault((record.topic, queue_id), ConsumeQueue(record.queue_offset))
-        physical, room = self.log.reserve(record.total_size)
-        room[:] = encode_record(replace(record, queue_id=queue_id, physical_offset=physical))
-        queue.append(physical, len(room), tag_code_of(record.properties), record.store_timestamp)
+        data = encode_record(replace(record, queue_id=queue_id))
+        physical = self._append(data, record.queue_offset)
+        queue.append(physical, len(data), tag_code_of(record.properties), record.store_timestamp)
+
+    def _append(self, data: bytes, offset: int) -> int:
+        """Append an encoded record to the log, with this queue offset and its address, which is returned."""
+        physical, room = self.log.reserve(len(data))
+        room[_SIZE_BYTES:] = memoryview(data)[_SIZE_BYTES:]
+        _PLACE.pack_into(room, _PLACE_AT, offset, physical)
+        self.log.publish(len(data), len(data))
+        return physical
 
     def open_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return the columns of a queue to write to; create them at first use."""
@@ -158,11 +170,17 @@ class Store:
         """Delete the messages of a queue before an offset, as retention does."""
         queue = self.open_queue(topic, queue_id)
         queue.min_offset = max(queue.min_offset, min(offset, queue.max_offset))
+        self.on_change("expire", topic, queue_id, queue.min_offset)
 
     def remove_topic(self, topic: str) -> None:
         """Delete all queues of a topic; if the topic is created again, they start at 0."""
-        for key in [key for key in self.queues if key[0] == topic]:
-            del self.queues[key]
+        for queue_id in [number for name, number in self.queues if name == topic]:
+            self.remove_queue(topic, queue_id)
+
+    def remove_queue(self, topic: str, queue_id: int) -> None:
+        """Delete a queue, if it was ever used; if it is created again, it starts at 0."""
+        if self.queues.pop((topic, queue_id), None) is not None:
+            self.on_change("drop-queue", topic, queue_id, self.log.end)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -266,8 +284,9 @@ class Store:
 class Replica(Store):
     """A slave's view of its master's messages, which may lack the last ones of each queue."""
 
-    def __init__(self, master: Store, host: Address) -> None:
+    def __init__(self, master: Store, host: Address, corrects_offsets: Callable[[], bool] = lambda: False) -> None:
         super().__init__(master.clock, host, master.limits, master.log)
+        self._corrects_offsets = corrects_offsets
         self.queues = master.queues
         self.lag = 0
         """Number of messages of each queue that the slave has not copied yet."""
@@ -278,8 +297,18 @@ class Replica(Store):
         return max(queue.min_offset, queue.max_offset - self.lag)
 
     def corrected_offset(self, offset: int, right_offset: int) -> int:
-        """Return `offset` itself: a slave may be behind its master, so it corrects no reader's offset."""
-        return offset
+        """Return `offset` itself unless slaves correct offsets, because a slave may be behind its master."""
+        return right_offset if self._corrects_offsets() else offset
+
+
+def is_number(text: str) -> bool:
+    """Return whether a property's text is a number that is not negative and fits 64 bits."""
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
+
+
+def is_from_system_topic(record: Record) -> bool:
+    """Return whether a record names the topic and the queue to which its message belongs."""
+    return REAL_TOPIC in record.properties and is_number(record.properties.get(REAL_QUEUE_ID, ""))
 
 
 def tag_code_of(properties: Mapping[str, str]) -> int:

@@ -10,8 +10,9 @@ All methods may be called from any thread.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
@@ -38,7 +39,7 @@ from .server import Listener, Runtime, TlsFiles, make_tls_context
 from .settings import DEFAULT_SETTINGS, Settings
 from .state import MASTER_ID, Broker, Cluster
 from .store import NOWHERE, InnerMessage
-from .topic_table import TEMPLATE_TOPIC, check_name
+from .topic_table import MOST_QUEUES, TEMPLATE_TOPIC, check_name
 
 if TYPE_CHECKING:
     from .grpc_proxy import GrpcServer
@@ -48,6 +49,7 @@ T = TypeVar("T")
 LOOPBACK = "127.0.0.1"
 SAVE_INTERVAL_S = 5.0
 """Seconds between two writes of the data directory, as at a real broker."""
+_LEGAL_BROKER = re.compile(r"(?!\.+\Z)[^/\\\x00-\x1f]{1,100}")
 DEFAULT_QUEUES = 4
 """Number of queues of a topic that `put` or `fill` creates; a producer's default, too."""
 
@@ -117,10 +119,18 @@ class Options(TypedDict, total=False):
 
 
 class StubCluster:
-    """A name server and `brokers` masters named broker-a, broker-b ..., each with `slaves` slaves."""
+    """A name server and `brokers` masters, each with `slaves` slaves.
+
+    `brokers` is their number, which names them broker-a, broker-b ..., or their names, for example `room1@a`.
+    """
 
     def __init__(
-        self, brokers: int = 1, slaves: int = 0, *, topics: Mapping[str, int] | None = None, **options: Unpack[Options]
+        self,
+        brokers: int | Sequence[str] = 1,
+        slaves: int = 0,
+        *,
+        topics: Mapping[str, int] | None = None,
+        **options: Unpack[Options],
     ) -> None:
         settings = options.get("settings", DEFAULT_SETTINGS)
         self._options = options
@@ -141,7 +151,8 @@ class StubCluster:
             tls = options.get("tls")
             self._tls = make_tls_context(tls) if tls else None
             self._access_control = AccessControl(options["acl"], self.state.release) if options.get("acl") else None
-            self.run(lambda: self._build(brokers, slaves, topics or {}))
+            names = _usual_names(brokers) if isinstance(brokers, int) else _checked_names(brokers)
+            self.run(lambda: self._build(names, slaves, topics or {}))
         except BaseException:
             self._runtime.close()
             raise
@@ -277,16 +288,16 @@ class StubCluster:
 
     # --- building ----------------------------------------------------------------------------------------------------
 
-    def _build(self, brokers: int, slaves: int, topics: Mapping[str, int]) -> None:
-
+    def _build(self, names: Sequence[str], slaves: int, topics: Mapping[str, int]) -> None:
         host = self._options.get("host", LOOPBACK)
         self._name_listener = self._runtime.listen(Address(host, self._options.get("port", 0)), self._tls)
         if data := self._options.get("data"):
             self._open_files(Path(data))
-        for index in range(brokers):
-            self._add_broker(f"broker-{_letter_suffix(index)}", slaves, host, topics)
+        for name in names:
+            self._add_broker(name, slaves, host, topics)
         dispatcher = Dispatcher(NAME_SERVER, self.state, NAME_SERVER_HANDLERS, self.state.settings, self._script)
         dispatcher.ignores_unknown_codes = not self.state.release.is_5x
+        self._save()
         self._name_listener.open(dispatcher)
 
     def _add_broker(self, name: str, slaves: int, host: str, topics: Mapping[str, int]) -> None:
@@ -296,6 +307,9 @@ class StubCluster:
                 check_name(topic, self.state.release)
             except Refusal as refusal:
                 raise OptionError("topics", topic, str(refusal), advice="choose another name") from None
+            if queues > MOST_QUEUES:
+                what = f"{queues} queues, the limit is {MOST_QUEUES}"
+                raise OptionError("topics", topic, what, advice="give fewer")
             master.topics.find_or_create(topic, queues)
         for broker_id in range(MASTER_ID + 1, MASTER_ID + 1 + slaves):
             listener = self._runtime.listen(Address(host, 0), self._tls)
@@ -461,6 +475,19 @@ class StubBroker(StubCluster):
 
     def __init__(self, topics: Mapping[str, int] | None = None, **options: Unpack[Options]) -> None:
         super().__init__(topics=topics, **options)
+
+
+def _usual_names(count: int) -> list[str]:
+    return [f"broker-{_letter_suffix(index)}" for index in range(count)]
+
+
+def _checked_names(names: Sequence[str]) -> Sequence[str]:
+    """Return brokers' names; raise OptionError for one that occurs twice, or that cannot name a directory."""
+    for name in names:
+        if not _LEGAL_BROKER.fullmatch(name) or names.count(name) > 1:
+            advice = "give different names of 1 to 100 characters, without slashes"
+            raise OptionError("brokers", name, "not a name for one broker", advice=advice)
+    return names
 
 
 def _letter_suffix(index: int) -> str:

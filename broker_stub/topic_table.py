@@ -15,6 +15,7 @@ from pyspark_rocketmq.model import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import ResponseCode
 
+from .changes import OnChange, ignore_change
 from .releases import Release
 from .requests import Refusal
 
@@ -34,6 +35,9 @@ FORBIDDEN_TO_SEND = frozenset(
     {SCHEDULE_TOPIC, HALF_TOPIC, HALF_DONE_TOPIC, HALF_GIVEN_UP_TOPIC, "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"}
 )
 SYSTEM_TOPICS = FORBIDDEN_TO_SEND | {TEMPLATE_TOPIC, "BenchmarkTest", "CHECKPOINT_TOPIC", "RMQ_SYS_TRACE_TOPIC"}
+
+MOST_QUEUES = 16_384
+"""Limit of the queues of one topic; a request about all of them takes about a second then."""
 
 _ILLEGAL = re.compile(r"[^%|a-zA-Z0-9_-]")
 _LONGEST, _LONGEST_OF_GROUP = 127, 255
@@ -56,13 +60,26 @@ def check_name(topic: str, release: Release) -> None:
     raise Refusal(illegal_code(release), f"The specified topic {fault}")
 
 
+def check_queue_count(count: int, release: Release) -> None:
+    """Raise a `Refusal` if a topic would have too many queues.
+
+    A real broker refuses only what is no 32-bit number. It accepts a million queues, and responds no more when it is
+    asked for their offsets.
+    """
+    if count > MOST_QUEUES:
+        code = illegal_code(release) if count < 2**31 else ResponseCode.SYSTEM_ERROR
+        raise Refusal(code, f"{count} queues, the stub's limit is {MOST_QUEUES}")
+
+
 def illegal_code(release: Release) -> ResponseCode:
     """Return the response code with which a release refuses an illegal parameter."""
     return ResponseCode.INVALID_PARAMETER if release.is_5x else ResponseCode.SYSTEM_ERROR
 
 
 def random_queue(queue_count: int) -> int:
-    """Return the id of one of a topic's queues."""
+    """Return the id of one of a topic's queues; raise a `Refusal` if it has none."""
+    if queue_count <= 0:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.ArithmeticException: / by zero")
     return _random.randrange(queue_count)
 
 
@@ -76,6 +93,7 @@ class Topics:
         self._system = SYSTEM_TOPICS | self._configs.keys()
         self.version = 0
         """Number of changes of the table."""
+        self.on_change: OnChange = ignore_change
 
     def __iter__(self) -> Iterator[TopicConfig]:
         return iter(list(self._configs.values()))
@@ -100,12 +118,14 @@ class Topics:
         """Create a topic with this configuration, or replace its configuration."""
         self._configs[config.topic_name] = config
         self.version += 1
+        self.on_change("topic", config)
         return config
 
     def delete(self, topic: str) -> None:
         """Remove a topic from the table."""
         if self._configs.pop(topic, None):
             self.version += 1
+            self.on_change("drop-topic", topic)
 
     def find_or_create(self, topic: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
         """Return a topic's configuration; create a missing topic with this number of queues and this permission."""

@@ -53,7 +53,7 @@ class RocketMQDataSource(DataSource):
         return make_stream_reader(self._options(schema, stream=True), columns_declared_nullable(schema))
 
     def _options(self, schema: StructType, stream: bool) -> ReaderOptions:
-        """Return the parsed options, with the columns of `schema`; raise if the option `columns` names other ones."""
+        """Return the parsed options, with the columns of `schema`; raise if the option `columns` names others."""
         from .source.schema import columns_of
 
         options = parse_reader_options(self.options, stream=stream)

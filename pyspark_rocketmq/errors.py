@@ -7,7 +7,8 @@
     │  └─ RemoteProtocolError          the peer broke it: MalformedFrame, FrameTooLarge, UnexpectedReply, Flooded,
     │                                  LimitExceeded
     ├─ TransportError    [retriable]   ConnectError, ConnectionLost, RequestTimeout (TimeoutError)
-    ├─ RouteError   [refresh_routes]   TopicNotFound, QueueMoved, NoBrokerAvailable, StaticTopicUnsupported
+    ├─ RouteError   [refresh_routes]   TopicNotFound, QueueMoved, NoBrokerAvailable, StaticTopicUnsupported,
+    │                                  AddressNotAllowed
     ├─ BrokerError                     a response code that is not success; leaves in `broker_errors`
     ├─ GroupError                      GroupInUse, GroupReadTwice, LockRefused
     ├─ PlanTooLarge                    a batch of too many tasks
@@ -21,6 +22,9 @@
 Only the text of an error is sure to cross from a Spark worker to the driver. So the text is built from the fields: it
 opens with the code, states what happened and where, and ends with advice. Retry loops read the two flags and never list
 classes. Every error survives pickling.
+
+Servers send remarks, names and client ids of any length and with any characters. `shown` returns such a text as one
+line of limited length. Errors and queues apply it when they become text; log lines call it for other texts of servers.
 """
 
 from __future__ import annotations
@@ -28,6 +32,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self, TypedDict, Unpack
+
+MOST_NAME, MOST_REMARK, MOST_TEXT = 255, 1_000, 2_000
+"""Limits of a name, of a remark, and of any other text in errors and logs, in characters."""
+
+
+def shown(text: str, most: int = MOST_NAME) -> str:
+    """Return a text as errors and logs show it: control characters escaped, and cut to `most` characters.
+
+    Escaped are also line separators, marks that change the direction of text, and lone surrogates.
+    """
+    if len(text) <= most and text.isprintable():
+        return text
+    line = "".join(map(_escape, text[:most]))
+    if max(len(text), len(line)) <= most:
+        return line
+    count = f"… ({len(text)} characters)"
+    return line[: most - len(count)] + count
+
+
+def _escape(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
 
 
 class Where(TypedDict, total=False):
@@ -61,11 +86,11 @@ class RocketMQError(Exception):
         return self
 
     def __str__(self) -> str:
-        named: dict[str, object] = {**self.where}
+        named = {name: shown(str(place)) for name, place in self.where.items()}
         places = [f"{name.removesuffix('_id')} {named[name]}" for name in Where.__annotations__ if name in named]
         where = f" ({', '.join(places)})" if places else ""
-        advice = f"; {self.advice}" if self.advice else ""
-        return f"[{self.code}] {self.what}{where}{advice}"
+        advice = f"; {shown(self.advice, MOST_TEXT)}" if self.advice else ""
+        return f"[{self.code}] {shown(self.what, MOST_TEXT)}{where}{advice}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__.copy())
@@ -90,15 +115,15 @@ def _rebuild(cls: type[RocketMQError], args: tuple[Any, ...], state: dict[str, A
 
 
 class OptionError(RocketMQError, ValueError):
-    """A wrong setting: `[CODE] option = 'value': what is wrong; what is accepted`."""
+    """A wrong setting. The text is `[CODE] option = 'value': what is wrong; what is accepted`."""
 
     code = "OPTION_VALUE"
 
     def __init__(
         self, option: str, value: str | None, what: str, *, advice: str = "", code: str = "OPTION_VALUE"
     ) -> None:
-        shown = option if value is None else f"{option} = '{value}'"
-        super().__init__(f"{shown}: {what}", advice=advice)
+        given = option if value is None else f"{option} = '{shown(value, MOST_REMARK)}'"
+        super().__init__(f"{given}: {what}", advice=advice)
         self.option = option
         self.value = value
         self.code = code  # type: ignore[misc]  # one class, six documented codes
@@ -149,7 +174,7 @@ class Flooded(RemoteProtocolError):
 
 
 class LimitExceeded(RemoteProtocolError):
-    """Data from the peer that would become larger than a limit."""
+    """Data from the peer that exceeds a limit, for example the number of brokers in a reply."""
 
     code = "LIMIT_EXCEEDED"
     retriable = False
@@ -221,8 +246,14 @@ class StaticTopicUnsupported(RouteError):
     refresh_routes = False
 
 
+class AddressNotAllowed(RouteError):
+    """An address that `allowedBrokers` does not list, to which no connection is opened."""
+
+    code = "ADDRESS_NOT_ALLOWED"
+
+
 class BrokerError(RocketMQError):
-    """A response code other than success; code and remark are kept verbatim."""
+    """A response code other than success, with the remark as `shown` returns it."""
 
     code = "BROKER"
     response_code: int = -1
@@ -232,8 +263,8 @@ class BrokerError(RocketMQError):
     ) -> None:
         if response_code is not None:
             self.response_code = response_code
-        super().__init__(f"response code {self.response_code}: {remark or 'no remark'}", advice=advice, **where)
-        self.remark = remark
+        self.remark = None if remark is None else shown(remark, MOST_REMARK)
+        super().__init__(f"response code {self.response_code}: {self.remark or 'no remark'}", advice=advice, **where)
 
 
 class GroupError(RocketMQError):
@@ -243,7 +274,7 @@ class GroupError(RocketMQError):
 
 
 class GroupInUse(GroupError):
-    """A group with live members, whose positions a commit would overwrite."""
+    """A commit for a group that has live members: it would overwrite their positions."""
 
     code = "GROUP_IN_USE"
 
@@ -298,7 +329,7 @@ class OffsetWentBack(DataLossError):
 
 
 class QueueVanished(DataLossError):
-    """A queue with planned messages that left the route."""
+    """A queue that left the route before its planned messages were read."""
 
     code = "QUEUE_VANISHED"
 
@@ -313,6 +344,12 @@ class DecodeError(RocketMQError):
     """A stored message, or a part of it, that cannot be read."""
 
     code = "DECODE"
+
+
+class ColumnError(RocketMQError, ValueError):
+    """A frame to write has a column that cannot be written, or lacks one."""
+
+    code = "SINK_COLUMN"
 
 
 class SendError(RocketMQError):

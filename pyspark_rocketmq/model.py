@@ -1,8 +1,8 @@
 """Define the nouns that all rooms share.
 
 A *queue* is one numbered partition of a topic at one broker. An *offset* of a reader is always the next one to read; a
-*range* is half-open, `[start, end)`. Queues sort as RocketMQ sorts them, because every member of a group must assign
-the same list.
+*range* is half-open, `[start, end)`. Queues sort as RocketMQ sorts them, because all members of a group must assign
+queues from the same list.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import NamedTuple
 
-from .errors import OptionError
+from .errors import OptionError, shown
 
 RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
@@ -29,7 +29,7 @@ class MessageQueue(NamedTuple):
     queue_id: int
 
     def __str__(self) -> str:
-        return f"{self.topic}/{self.broker_name}/{self.queue_id}"
+        return f"{shown(self.topic)}/{shown(self.broker_name)}/{self.queue_id}"
 
 
 def is_light(queue: MessageQueue) -> bool:
@@ -88,7 +88,7 @@ class Block(NamedTuple):
     data: memoryview
     wanted: QueueRange
     message_count: int
-    """Without a filter, an upper bound of the number of messages; with one, the number of records.
+    """Without a filter, an upper bound of the number of messages; with a filter, the number of records.
 
     One record may be an inner batch of several messages.
     """
@@ -159,6 +159,7 @@ def parse_address(text: str, option: str = "address") -> Address:
         not (colon and host and port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536)
         or "//" in host
         or len(host) > MOST_HOST_CHARACTERS
+        or not host.isprintable()
     ):
         raise OptionError(
             option, text[:MOST_HOST_CHARACTERS], "not an address", advice="give host:port, for example localhost:9876"

@@ -40,7 +40,9 @@ _FLUSH_S = 5.0
 
 
 def commit_offsets(query: StreamingQuery, options: Mapping[str, str]) -> None:
-    """Commit the positions of the query's last progress event; raise a failure, which the query itself would only log.
+    """Commit the positions of the query's last progress event; do nothing if there was no event yet.
+
+    Raise a failure, which the query itself would only log.
 
     Args:
         query: A query that reads RocketMQ, running or ended.
@@ -60,7 +62,7 @@ def commit_offsets(query: StreamingQuery, options: Mapping[str, str]) -> None:
 
 
 class CommitListener(StreamingQueryListener):
-    """Commits, at each progress event of a query, the positions before which the query has finished."""
+    """Commits, at each progress event of a query, the positions after the batch that has finished."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._settings = parse_helper_options(options)
@@ -102,7 +104,7 @@ def _make_writer(settings: HelperOptions, group: str) -> OffsetWriter:
 
 
 def _finished(progress: StreamingQueryProgress, group: str) -> dict[MessageQueue, int] | None:
-    """Return the positions in a progress event of all sources that commit for `group`; None if no source does."""
+    """Return the positions of all sources that commit for `group`, from a progress event; None if no source does."""
     found = [position for position in _positions(progress) if position.group == group]
     return {queue: offset for each in found for queue, offset in each.next.items()} if found else None
 
@@ -116,10 +118,10 @@ def _positions(progress: StreamingQueryProgress) -> Iterable[Position]:
 
 
 def _offsets(progress: StreamingQueryProgress, name: str) -> Iterable[dict[str, Any] | str]:
-    """Yield the offset called `name`, such as `endOffset`, of each source in a progress event that has one.
+    """Yield the offset called `name`, such as `endOffset`, of each source that has one in a progress event.
 
-    It is an object or, over Spark Connect, its JSON text. It is read from the JSON of the event, because before PySpark
-    4.2 the attributes of sources hold Python's text of the object.
+    An offset is an object or, over Spark Connect, its JSON text. Offsets are read from the JSON of the event, because
+    before PySpark 4.2 the attributes of sources hold Python's text of the object.
     """
     offsets = (source.get(name) for source in json.loads(progress.json)["sources"])
     return (offset for offset in offsets if isinstance(offset, dict | str))

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyspark_rocketmq import broker_errors, errors
-from pyspark_rocketmq.errors import BrokerError, OptionError, RocketMQError, SendError
+from pyspark_rocketmq.errors import (
+    MOST_NAME,
+    MOST_REMARK,
+    MOST_TEXT,
+    BrokerError,
+    OptionError,
+    RocketMQError,
+    SendError,
+    shown,
+)
 
 
 def tree(root: type[RocketMQError]) -> Iterator[type[RocketMQError]]:
@@ -113,8 +125,8 @@ def test_a_time_out_is_also_the_standard_one() -> None:
     assert issubclass(errors.RequestTimeout, TimeoutError)
 
 
-def test_a_broker_error_keeps_code_and_remark_verbatim() -> None:
-    """A server's code and remark are unchanged in the error."""
+def test_a_broker_error_keeps_code_and_remark() -> None:
+    """A server's code and an ordinary remark are unchanged in the error."""
     error = BrokerError("topic[x] not exist", response_code=17)
 
     assert (error.response_code, error.remark) == (17, "topic[x] not exist")
@@ -152,3 +164,57 @@ def test_a_send_error_lists_the_fate_of_every_message() -> None:
 def test_retry_loops_read_flags(kind: type[RocketMQError], retriable: bool, refresh_routes: bool) -> None:
     """Each error class has flags that say whether to retry, and whether to fetch routes again."""
     assert (kind.retriable, kind.refresh_routes) == (retriable, refresh_routes)
+
+
+# --- texts of servers -------------------------------------------------------------------------------------------------
+
+FORGED = "no\n2026-01-01 ERROR forged\r\x1b[31m\x07\x85\u2028\u2029\u202e\u200b\ufeff\ud800"
+
+
+@given(st.text(st.characters()), st.integers(40, 300))
+def test_any_text_is_shown_as_one_line_of_limited_length(text: str, most: int) -> None:
+    """Any text is shown printable and within the limit; showing it again, or showing an ordinary text, changes none."""
+    line = shown(text, most)
+    assert line.isprintable() and len(line) <= most
+    assert shown(line, most) == line
+    assert line == text or not text.isprintable() or len(text) > most
+
+
+def test_control_characters_are_shown_as_escapes() -> None:
+    """Line ends, terminal sequences, marks of direction, zero-width characters and lone surrogates are escaped."""
+    escaped = r"no\n2026-01-01 ERROR forged\r\x1b[31m\x07\x85\u2028\u2029\u202e\u200b\ufeff\ud800"
+    assert shown(FORGED) == escaped and shown("Aufträge 订单 \\n") == "Aufträge 订单 \\n"
+
+
+def test_a_long_text_is_cut_and_says_its_length() -> None:
+    """A long text keeps its head and states its length; a name may have 255 characters."""
+    assert shown("x" * 256) == "x" * 237 + "… (256 characters)" and shown("x" * 255) == "x" * 255
+
+
+def test_a_remark_of_megabytes_makes_a_short_error() -> None:
+    """A remark is cut and escaped in the error's text, its arguments and its attribute."""
+    error = broker_errors.error_for(1, FORGED + "x" * 10_000_000, topic="t")
+    assert error.remark and len(error.remark) == MOST_REMARK and error.remark.startswith(r"no\n2026")
+    assert error.remark.isprintable() and error.remark in str(error) and str(error).isprintable()
+    assert len(str(error)) < 1500 and len(pickle.dumps(error)) < 5000
+
+
+def test_a_remark_is_judged_as_a_whole() -> None:
+    """The class of an error with code 1 is chosen by the whole remark, not by its shown part."""
+    assert type(broker_errors.error_for(1, "x" * 5000 + "AclException")) is broker_errors.CredentialsRefused
+
+
+@pytest.mark.parametrize("part", ["address", "request", "topic", "broker", "group"])
+def test_places_are_shown_within_limits(part: str) -> None:
+    """A name in an error's text is cut to the limit of names and escaped; the attribute keeps it."""
+    where: Any = {part: FORGED + "x" * 1_000_000}
+    error = RocketMQError("it broke").locate(**where)
+    assert str(error).isprintable() and len(str(error)) < MOST_NAME + 50
+    assert error.where == where
+
+
+def test_an_option_with_line_ends_makes_an_error_of_one_line() -> None:
+    """Line ends in an option's value are shown as escapes, and long texts and advice are cut."""
+    error = OptionError("sqlFilter", "a > 1\nAND b", "x" * 10_000, advice="y" * 10_000)
+    assert r"sqlFilter = 'a > 1\nAND b'" in str(error) and str(error).isprintable()
+    assert len(str(error)) < 2 * MOST_TEXT + 50

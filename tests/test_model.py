@@ -90,6 +90,9 @@ def test_an_address_reads_back_what_it_prints(address: Address) -> None:
         "host:9 876",
         "http://host:9876",
         "[]:1",
+        "a\nb:1",
+        "\x1b[31mhost:1",
+        "ho\u202est:1",
     ],
 )
 def test_what_is_no_address_is_refused_by_name(text: str) -> None:
@@ -114,6 +117,13 @@ def test_a_list_of_no_addresses_is_refused(text: str) -> None:
     """If a list holds no address, it is refused."""
     with pytest.raises(OptionError, match="no address"):
         parse_addresses(text, "nameServer")
+
+
+def test_a_queue_is_shown_on_one_line() -> None:
+    """Control characters in the names of a queue are shown as escapes, and long names are cut."""
+    assert str(MessageQueue("t\n\x1b[31m", "b\u2028", 1)) == r"t\n\x1b[31m/b\u2028/1"
+    long = str(MessageQueue("t" * 10_000, "b" * 10_000, 1))
+    assert len(long) == 2 * 255 + 3 and long.endswith("/1")
 
 
 def test_nouns_cross_process_boundaries() -> None:

@@ -7,7 +7,6 @@ response with its status.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -61,23 +60,21 @@ class PendingResponse:
     def __init__(self, on_timeout: Callable[[], Any]) -> None:
         self._on_timeout = on_timeout
         self._response: Any = None
-        self._ended = threading.Event()
+        self._on_complete: Callable[[], None] = lambda: None
 
     def complete(self, response: Any) -> None:
-        """Set the response and end the wait; must run in the stub's thread."""
+        """Set the response, and end the wait for it."""
         self._response = response
-        self._ended.set()
+        self._on_complete()
 
-    def wake(self) -> None:
-        """End the wait without a response; may run in any thread."""
-        self._ended.set()
-
-    def wait(self, timeout_s: float) -> None:
-        """Block until a response is set, `wake` is called or the timeout passes; must not run in the stub's thread."""
-        self._ended.wait(timeout_s)
+    def notify(self, on_complete: Callable[[], None]) -> None:
+        """Call a function when the response is set; at once if it is set already."""
+        self._on_complete = on_complete
+        if self._response is not None:
+            on_complete()
 
     def take(self) -> Any:
-        """Return the response if there is one, else the result of `on_timeout`; must run in the stub's thread."""
+        """Return the response if there is one, else the result of `on_timeout`."""
         return self._on_timeout() if self._response is None else self._response
 
 

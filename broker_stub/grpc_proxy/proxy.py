@@ -50,6 +50,8 @@ class ProxyOptions:
     """Whether the status ends a pull's stream instead of beginning it; real proxies do either."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Secrets by access key; if there are any, only calls signed by one of these users are served."""
+    max_streams: int = 2048
+    """Maximum number of open Telemetry streams."""
     tls: tuple[str, str] | None = None
     """Paths of certificate and private key; if they are given, only TLS clients are served."""
     script: FaultScript = field(default_factory=FaultScript, repr=False)

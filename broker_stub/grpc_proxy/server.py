@@ -1,24 +1,23 @@
 """Run the gRPC server, which passes calls to the proxy and returns the responses.
 
-gRPC runs each call in a thread of its own. The server runs the proxy's functions in the stub's thread, where all state
-lives; only waiting happens in the call's own thread. A Telemetry stream takes two threads, one for each direction.
+The server is asynchronous and runs in the stub's thread, where all state lives. So a call or stream that waits takes no
+thread, and thousands of idle streams keep nobody else waiting. There are two limits: of open calls, and of Telemetry
+streams among them. Whatever exceeds a limit ends with RESOURCE_EXHAUSTED.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import queue
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import grpc
+import grpc.aio
 
-from pyspark_rocketmq.errors import ConnectError, LocalProtocolError
+from pyspark_rocketmq.errors import ConnectError
 from pyspark_rocketmq.grpc_v2.enums import Code
 from pyspark_rocketmq.grpc_v2.metadata import is_signed_by
 from pyspark_rocketmq.grpc_v2.methods import METHODS, PULL_METHODS, SERVICE, Method
@@ -28,6 +27,7 @@ from pyspark_rocketmq.model import Address, parse_address
 from ..faults import PROXY, Fault
 from ..requests import Refusal, ReplyFault
 from .calls import GrpcCall, PendingResponse, StatusError, error_response
+from .clients import WriteCommand
 from .proxy import HANDLERS, Proxy, status_error_of
 from .telemetry import InvalidSettings, handle_command
 
@@ -37,12 +37,12 @@ _Command = message_class("TelemetryCommand")
 Run = Callable[[Callable[[], Any]], Any]
 """Runs a function in the stub's thread and returns its result."""
 
-MAX_CALLS = 512
+MAX_CALLS = 4096
 """Maximum number of open calls, including calls that wait and streams."""
 MAX_WAIT_S = 60.0
 _RESPONSE_MARGIN_S = 0.5
 """Seconds before the caller's deadline at which the server stops waiting, so that its response arrives in time."""
-_STOP_TIMEOUT_S = 10.0
+_START_TIMEOUT_S = _STOP_TIMEOUT_S = 10.0
 _MAX_MESSAGE_BYTES = 130 * 1024 * 1024
 _OPTIONS = (
     ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
@@ -59,31 +59,39 @@ class GrpcServer:
     """The gRPC server of a stub."""
 
     def __init__(self, proxy: Proxy, run: Run, address: Address) -> None:
-        self._proxy, self._run = proxy, run
-        self._fault_injector = FaultInjector(proxy, run)
-        self._pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="broker-stub-grpc")
-        self._server = grpc.server(self._pool, options=_OPTIONS)
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
-        self.address = Address(address.host, self._bind(address))
-        proxy.address = self.address
-        self._server.start()
+        self._proxy = proxy
+        self._fault_injector = FaultInjector(proxy)
+        self._stream_count = 0
+        self._server: Any = None
+        self._loop: asyncio.AbstractEventLoop = run(asyncio.get_running_loop)
+        self.address = proxy.address = self._finish(self._open(address), _START_TIMEOUT_S)
 
     def __repr__(self) -> str:
         return f"<GrpcServer {self.address}>"
 
     def close(self) -> None:
-        """End all calls, and release the port."""
-        self._server.stop(None).wait(_STOP_TIMEOUT_S)
-        self._pool.shutdown()
-
-    def _bind(self, address: Address) -> int:
+        """End all calls, and release the port; return after a timeout in any case."""
         try:
-            return self._add_port(str(address))
+            self._finish(self._server.stop(None), _STOP_TIMEOUT_S)
+        except TimeoutError:
+            _log.warning("gRPC calls at %s did not end within %g s; leaving them", self.address, _STOP_TIMEOUT_S)
+
+    def _finish(self, work: Coroutine[Any, Any, Any], timeout_s: float) -> Any:
+        """Run a coroutine in the stub's thread and return its result; must not be called in that thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
+
+    async def _open(self, address: Address) -> Address:
+        """Start the server; return the address with the number of its port."""
+        self._server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
+        try:
+            port = self._add_port(str(address))
         except RuntimeError as cause:
-            self._pool.shutdown()
             raise ConnectError(
                 "cannot listen for gRPC", advice="choose another port, or 0 for a free one", address=str(address)
             ) from cause
+        await self._server.start()
+        return Address(address.host, port)
 
     def _add_port(self, address: str) -> int:
         files = self._proxy.options.tls
@@ -97,32 +105,43 @@ class GrpcServer:
         hidden = PULL_METHODS if self._proxy.options.like_apache else ()
         served = [METHODS[name] for name in HANDLERS if name not in hidden]
         return {
-            _TELEMETRY: _handler(METHODS[_TELEMETRY], self._telemetry),
+            _TELEMETRY: _handler(METHODS[_TELEMETRY], self._serve_telemetry),
             **{method.name: _handler(method, self._serve_method(method)) for method in served},
         }
 
     # --- unary calls and short streams -------------------------------------------------------------------------------
 
     def _serve_method(self, method: Method) -> Callable[[Any, Any], Any]:
-        def serve_method(request: Any, context: Any) -> Any:
-            with self._fault_injector.around(method.name, context) as error:
-                call = _read_call(request, context)
-                response = error_response(method, error) if error else self._respond(method, call, context)
-            return iter(response) if method.is_response_stream else response
+        async def serve_unary(request: Any, context: Any) -> Any:
+            fault = self._fault_injector.take(method.name)
+            error = _scripted_error(fault) if fault else None
+            call = _read_call(request, context)
+            response = error_response(method, error) if error else await self._respond(method, call, context)
+            if fault and fault.reply_fault:
+                await self._fault_injector.inject(fault.reply_fault, context)
+            return response
 
-        return serve_method
+        async def serve_stream(request: Any, context: Any) -> None:
+            for item in await serve_unary(request, context):
+                await context.write(item)
 
-    def _respond(self, method: Method, call: GrpcCall, context: Any) -> Any:
-        response = self._run(lambda: self._call_handler(method, call))
+        return serve_stream if method.is_response_stream else serve_unary
+
+    async def _respond(self, method: Method, call: GrpcCall, context: Any) -> Any:
+        response = self._call_handler(method, call)
         if not isinstance(response, PendingResponse):
             return response
-        if not context.add_callback(response.wake):
-            response.wake()
-        response.wait(_max_wait_s(context))
-        return self._run(response.take)
+        is_complete = asyncio.Event()
+        response.notify(is_complete.set)
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(is_complete.wait(), _max_wait_s(context))
+        finally:  # also if the client left
+            result = response.take()
+        return result
 
     def _call_handler(self, method: Method, call: GrpcCall) -> Any:
-        """Return the response of the function that serves a method, or an error response; runs in the stub's thread."""
+        """Return the response of the function that serves a method, or an error response."""
         try:
             self._check(call)
             return HANDLERS[method.name](self._proxy, call)
@@ -143,46 +162,51 @@ class GrpcServer:
 
     # --- the Telemetry stream ----------------------------------------------------------------------------------------
 
-    def _telemetry(self, commands: Iterator[Any], context: Any) -> Iterator[Any]:
-        """Yield the commands for a client until it leaves; abort the stream if its settings are invalid."""
-        outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    async def _serve_telemetry(self, commands: AsyncIterator[Any], context: Any) -> None:
+        """Write commands to a client until it leaves; abort the stream if its settings are invalid."""
         call = _read_call(None, context)
-        if not context.add_callback(lambda: outbox.put(_END)):
-            return
         try:
-            self._run(lambda: self._check(call))
+            self._check(call)
         except StatusError as error:
-            yield _Command(status=error.status)
+            await context.write(_Command(status=error.status))
             return
-        reader = threading.Thread(target=self._read_telemetry, args=(commands, call, outbox.put), daemon=True)
-        reader.start()
-        yield from self._write_telemetry(outbox, context)
-
-    def _write_telemetry(self, outbox: queue.SimpleQueue[Any], context: Any) -> Iterator[Any]:
-        while (item := outbox.get()) is not _END:  # gRPC's callback puts it at the end of every stream
-            if isinstance(item, InvalidSettings):
-                context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(item))
-            elif isinstance(item, Exception):
-                context.abort(grpc.StatusCode.INTERNAL, str(item))
-            yield item
-
-    def _read_telemetry(self, commands: Iterator[Any], call: GrpcCall, put: Callable[[Any], None]) -> None:
+        if self._stream_count >= (limit := self._proxy.options.max_streams):
+            what = f"{self._stream_count} Telemetry streams are open, the limit is {limit}"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, what)
+        self._stream_count += 1
         try:
-            for command in commands:
-                self._run(partial(handle_command, self._proxy, call, command, put))
-        except grpc.RpcError:  # the client closed the stream
-            pass
+            await self._exchange_commands(commands, call, context)
+        finally:
+            self._stream_count -= 1
+
+    async def _exchange_commands(self, commands: AsyncIterator[Any], call: GrpcCall, context: Any) -> None:
+        outbox: asyncio.Queue[Any] = asyncio.Queue()
+        put = outbox.put_nowait
+        reader = self._loop.create_task(self._read_commands(commands, call, outbox, put))
+        try:
+            while (item := await outbox.get()) is not _END:
+                if isinstance(item, InvalidSettings):
+                    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(item))
+                elif isinstance(item, Exception):
+                    await context.abort(grpc.StatusCode.INTERNAL, str(item))
+                await context.write(item)
+                outbox.task_done()
+        finally:
+            reader.cancel()
+            self._proxy.clients.stream_ended(call.client_id, put)
+
+    async def _read_commands(
+        self, commands: AsyncIterator[Any], call: GrpcCall, outbox: asyncio.Queue[Any], put: WriteCommand
+    ) -> None:
+        """Handle a client's commands, each after the client has taken what was written to it."""
+        try:
+            async for command in commands:
+                handle_command(self._proxy, call, command, put)
+                await outbox.join()
         except Exception as error:
             put(error)
         finally:
             put(_END)
-            self._stream_ended(call, put)
-
-    def _stream_ended(self, call: GrpcCall, put: Callable[[Any], None]) -> None:
-        try:
-            self._run(lambda: self._proxy.clients.stream_ended(call.client_id, put))
-        except LocalProtocolError:  # the stub is closed
-            pass
 
 
 class FaultInjector:
@@ -192,25 +216,23 @@ class FaultInjector:
     it is late by the stub's clock, is never sent, or the call ends as on a broken connection.
     """
 
-    def __init__(self, proxy: Proxy, run: Run) -> None:
-        self._script, self._clock, self._run = proxy.options.script, proxy.clock, run
+    def __init__(self, proxy: Proxy) -> None:
+        self._script, self._clock = proxy.options.script, proxy.clock
 
-    @contextmanager
-    def around(self, method: str, context: Any) -> Iterator[StatusError | None]:
-        """Wrap a call: yield the scripted error or None, and at the end delay or abort the response as scripted."""
-        fault = self._run(lambda: self._script.take(PROXY, method)) if self._script else None
-        yield _scripted_error(fault) if fault else None
-        if fault and fault.reply_fault:
-            self._inject(fault.reply_fault, context)
+    def take(self, method: str) -> Fault | None:
+        """Return the fault that is scripted for a call of a method; None if there is none."""
+        return self._script.take(PROXY, method) if self._script else None
 
-    def _inject(self, reply_fault: ReplyFault, context: Any) -> None:
+    async def inject(self, reply_fault: ReplyFault, context: Any) -> None:
+        """Delay the response, or abort the call, as the fault says."""
         if not reply_fault.cut:
-            is_over = threading.Event()
-            if context.add_callback(is_over.set) and not reply_fault.drop:
-                self._run(lambda: self._clock.call_later(reply_fault.delay_ms, is_over.set))
-            is_over.wait(MAX_WAIT_S)
+            is_over = asyncio.Event()
+            if not reply_fault.drop:
+                self._clock.call_later(reply_fault.delay_ms, is_over.set)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(is_over.wait(), MAX_WAIT_S)
         if reply_fault.cut or reply_fault.drop:
-            context.abort(grpc.StatusCode.UNAVAILABLE, "scripted fault")
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "scripted fault")
 
 
 def _scripted_error(fault: Fault) -> StatusError | None:
@@ -237,7 +259,7 @@ def _handler(method: Method, serve_method: Callable[[Any, Any], Any]) -> Any:
 
 
 def _read_call(request: Any, context: Any) -> GrpcCall:
-    metadata = {item.key: item.value for item in context.invocation_metadata() if isinstance(item.value, str)}
+    metadata = {name: value for name, value in context.invocation_metadata() if isinstance(value, str)}
     peer = context.peer().partition(":")[2].replace("%5B", "[").replace("%5D", "]")
     return GrpcCall(request, metadata, parse_address(peer))
 

@@ -14,6 +14,7 @@ from pyspark_rocketmq.wire.bodies import SubscriptionData, TopicConfig, build_su
 
 from ..filters import SQL92, TAG, make_filter, maybe_compile
 from ..queue_scan import MessageFilter
+from ..sql92 import MOST_FILTER_CHARACTERS
 from ..topic_table import SYSTEM_PREFIX, SYSTEM_TOPICS
 from .calls import StatusError
 
@@ -55,7 +56,10 @@ def _is_legal(name: str, longest: int) -> bool:
 
 def read_subscription(topic: str, expression: Any, version: int = 0) -> SubscriptionData:
     """Return the subscription that corresponds to a gRPC filter expression; an empty expression matches everything."""
-    kind = SQL92 if expression.type == FilterType.SQL else TAG
+    kind, length = SQL92 if expression.type == FilterType.SQL else TAG, len(expression.expression)
+    if length > MOST_FILTER_CHARACTERS:
+        what = f"a filter of {length} characters, the limit is {MOST_FILTER_CHARACTERS}"
+        raise StatusError(Code.ILLEGAL_FILTER_EXPRESSION, what)
     try:
         subscription = build_subscription(topic, expression.expression, expression_type=kind, sub_version=version)
     except LocalProtocolError as cause:

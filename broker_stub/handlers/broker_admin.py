@@ -36,6 +36,7 @@ _CONFIGURED = {
     "longPollingEnable": "long_polling",
     "maxMessageSize": "max_message_bytes",
     "messageDelayLevel": "delay_levels",
+    "offsetCheckInSlave": "offset_check_in_slave",
     "recallMessageEnable": "recall_messages",
     "slaveReadEnable": "slave_reads",
     "transactionCheckInterval": "transaction_check_interval_ms",
@@ -93,7 +94,11 @@ def get_broker_config(broker: Broker, request: ClientRequest) -> HandlerResult:
 @handles(RequestCode.UPDATE_BROKER_CONFIG)
 def update_broker_config(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Change settings of this broker; store unknown ones without effect, ignore malformed numbers."""
-    lines = (line.partition("=") for line in request.body.decode().splitlines() if "=" in line and line[0] != "#")
+    lines = (
+        line.partition("=")
+        for line in request.body.decode(errors="replace").splitlines()
+        if "=" in line and line[0] != "#"
+    )
     changes = {name.strip(): value.strip() for name, _, value in lines}
     if _FORBIDDEN & changes.keys():
         raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")

@@ -47,6 +47,7 @@ from ..group_tables import Member
 from ..registry import handles
 from ..requests import ClientRequest, HandlerResult, Refusal, response
 from ..state import Broker
+from ..topic_table import check_queue_count
 
 
 @members
@@ -78,6 +79,7 @@ def _update(broker: Broker, config: SubscriptionGroupConfig) -> None:
     if broker.release.is_5x:
         for change in config.attributes or {}:
             raise Refusal(ResponseCode.SYSTEM_ERROR, _attribute_fault(broker, config.group_name, change))
+    check_queue_count(config.retry_queue_nums, broker.release)
     broker.group_configs.update(config)
 
 

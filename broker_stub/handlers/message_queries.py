@@ -41,7 +41,7 @@ def view_message(broker: Broker, request: ClientRequest) -> HandlerResult:
 def query_message(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Return a topic's latest messages with a key, in the order of their arrival."""
     header = request.header(QueryMessageRequestHeader)
-    count = UNIQUE_KEY_COUNT if header.unique_key_query else header.max_num
+    count = UNIQUE_KEY_COUNT if header.unique_key_query else max(0, header.max_num)
     found = list(
         islice(broker.key_index.find(header.topic, header.key, header.begin_timestamp, header.end_timestamp), count)
     )

@@ -145,7 +145,7 @@ def get_config(cluster: Cluster, request: ClientRequest) -> HandlerResult:
 @handles_as_name_server(RequestCode.UPDATE_NAMESRV_CONFIG)
 def update_config(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """Store settings of the name server, without effect; refuse paths of files."""
-    pairs = (line.partition("=") for line in request.body.decode().splitlines() if "=" in line)
+    pairs = (line.partition("=") for line in request.body.decode(errors="replace").splitlines() if "=" in line)
     changes = {name.strip(): value.strip() for name, _, value in pairs}
     if _FORBIDDEN & changes.keys():
         raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
@@ -190,6 +190,7 @@ def put_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     cluster.values.setdefault(header.namespace, {})[header.key] = header.value
     if header.namespace == ORDER_NAMESPACE:
         _mark_ordered(cluster, header.key)
+    cluster.on_values_changed()
     return response()
 
 
@@ -219,6 +220,7 @@ def delete_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
     """Delete the value under a namespace and a key of the key-value configuration."""
     header = request.header(DeleteKVConfigRequestHeader)
     cluster.values.get(header.namespace, {}).pop(header.key, None)
+    cluster.on_values_changed()
     return response()
 
 

@@ -14,7 +14,7 @@ from ..long_polling import HeldPull
 from ..queue_scan import GetResult, GetStatus, MessageFilter
 from ..registry import handles
 from ..requests import HELD, ClientRequest, HandlerResult, Refusal, response
-from ..sql92 import SqlFilter
+from ..sql92 import MOST_FILTER_CHARACTERS, SqlFilter
 from ..state import MASTER_ID, Broker
 from ..topic_table import READABLE, illegal_code
 
@@ -108,6 +108,9 @@ def _filter(broker: Broker, header: PullHeader) -> MessageFilter | None:
 
 
 def _own_subscription(header: PullHeader) -> SubscriptionData:
+    if len(header.subscription or "") > MOST_FILTER_CHARACTERS:
+        remark = f"{len(header.subscription or '')} characters, the stub's limit is {MOST_FILTER_CHARACTERS}"
+        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {remark}", {})
     try:
         return build_subscription(
             header.topic, header.subscription or "", expression_type=header.expression_type or "TAG"
@@ -192,12 +195,12 @@ def _code(status: GetStatus, offset: int) -> ResponseCode:
 def _slave_response(broker: Broker, found: GetResult, code: ResponseCode, suggestion: int) -> tuple[ResponseCode, int]:
     """Return the response code and the suggested broker id of a slave.
 
-    A slave never reports a wrong offset, since it may be behind its master; at 5.x it suggests the master if that is
-    up.
+    A slave may be behind its master, so it reports a wrong offset only if its settings say so; at 5.x it suggests the
+    master if that is up.
     """
     if broker.release.is_5x and not found.cold and broker.cluster.reachable_master(broker.name):
         return (code if code == ResponseCode.SUCCESS else ResponseCode.PULL_RETRY_IMMEDIATELY), MASTER_ID
-    if code == ResponseCode.PULL_OFFSET_MOVED:
+    if code == ResponseCode.PULL_OFFSET_MOVED and not broker.settings.offset_check_in_slave:
         return ResponseCode.PULL_RETRY_IMMEDIATELY, MASTER_ID
     return code, suggestion
 

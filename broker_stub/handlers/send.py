@@ -55,7 +55,7 @@ def check_and_accept(broker: Broker, request: ClientRequest, header: SendHeader,
 
     A `Refusal` also gets the header fields that the broker adds to every response to a send.
     """
-    if not request.command.body and broker.release.is_5x:
+    if not request.command.body and (broker.release.is_5x or header.batch):
         raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: the message has no body")
     try:
         config = _check(broker, request, header)
@@ -196,7 +196,7 @@ def _accept_batch(broker: Broker, request: ClientRequest, header: SendHeader, co
 
 def _batch_message(broker: Broker, outer: InnerMessage, outer_text: str, entry: BatchEntry) -> InnerMessage:
     """Return one message of a batch, whose property text is its own followed by that of the whole batch."""
-    own_text = entry.properties_text.decode()
+    own_text = entry.properties_text.decode(errors="replace")
     text = own_text + ENTRY_END * (bool(own_text) and not own_text.endswith(ENTRY_END)) + outer_text
     return replace(
         outer,

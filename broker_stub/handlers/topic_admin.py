@@ -21,7 +21,7 @@ from pyspark_rocketmq.wire.commands import (
 from ..registry import handles
 from ..requests import ClientRequest, HandlerResult, Refusal, response
 from ..state import Broker
-from ..topic_table import check_name, illegal_code
+from ..topic_table import check_name, check_queue_count, illegal_code
 
 NO_REMARK = "not set any response code"
 """Remark that a real broker leaves in some successful responses by mistake."""
@@ -41,6 +41,7 @@ def create_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
     """Create a topic or change its configuration; refuse an illegal name and a system topic."""
     header = request.header(CreateTopicRequestHeader)
     _check_changeable(broker, header.topic)
+    check_queue_count(max(header.read_queue_nums, header.write_queue_nums), broker.release)
     if header.topic_filter_type not in _FILTER_TYPES:
         fault = f"topicFilterType = [{header.topic_filter_type}] value invalid"
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"{_JAVA_REFUSAL}: {fault}")
@@ -65,6 +66,7 @@ def create_topics(broker: Broker, request: ClientRequest) -> HandlerResult:
     configs = decode_body(CreateTopicListRequestBody, request.body).topic_config_list
     for config in configs:
         _check_changeable(broker, config.topic_name)
+        check_queue_count(max(config.read_queue_nums, config.write_queue_nums), broker.release)
     for config in configs:
         broker.topics.create(config)
     return response(remark=NO_REMARK)

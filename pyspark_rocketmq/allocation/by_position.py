@@ -11,7 +11,7 @@ from .strategy import Members, Queues, check_listed, require_both
 __all__ = ["AVERAGELY", "AVERAGELY_BY_CIRCLE", "ByPosition", "QueuesOfPlace", "assign_all", "assign_trailing"]
 
 QueuesOfPlace = Callable[[Queues, int, int], list[MessageQueue]]
-"""A function that returns the queues for one member, from all queues, the member's index and the number of members."""
+"""A function that takes all queues, a member's index and the number of members, and returns this member's queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +43,19 @@ def assign_all(assign: QueuesOfPlace, queues: Queues, members: Members) -> list[
 
 
 def _assign_block(queues: Queues, place: int, places: int) -> list[MessageQueue]:
-    """Return a contiguous block of queues; the first members get one more until the remainder is used up."""
+    """Return one member's contiguous block; queues that do not divide equally go to the first members, one each."""
     size, spare = divmod(len(queues), places)
     start = place * size + min(place, spare)
     return list(queues[start : start + size + (place < spare)])
 
 
 def _assign_circle(queues: Queues, place: int, places: int) -> list[MessageQueue]:
-    """Return every n-th queue of n members, starting at the member's index."""
+    """Return every n-th queue, starting at the member's index; n is the number of members."""
     return list(queues[place::places])
 
 
 def assign_trailing(queues: Queues, place: int, places: int) -> list[MessageQueue]:
-    """Return a contiguous block, of equal size for all members; the first members also get one remaining queue each."""
+    """Return one member's contiguous block, of equal size for all; the first members also get one queue of the rest."""
     size, spare = divmod(len(queues), places)
     block = list(queues[place * size : (place + 1) * size])
     return [*block, queues[size * places + place]] if place < spare else block

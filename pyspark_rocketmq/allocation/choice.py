@@ -37,9 +37,9 @@ class AllocationSettings:
     strategy: StrategyName = _DEFAULT
     virtual_node_count: int = 10
     queue_lists: tuple[tuple[MessageQueue, ...], ...] = ()
-    """For CONFIG: the queues of each task slot; a group member has only one list."""
+    """For CONFIG: the queues of each slot; a group member has only one list."""
     machine_rooms: tuple[str, ...] = ()
-    """MACHINE_ROOM: the rooms whose queues are read. MACHINE_ROOM_NEARBY in Spark: the rooms of the task slots."""
+    """MACHINE_ROOM: the rooms whose queues are read. MACHINE_ROOM_NEARBY in Spark: the rooms of the slots."""
     broker_rooms: Mapping[str, str] = field(default_factory=dict)
 
     def room_of_broker(self, broker_name: str) -> str | None:

@@ -37,7 +37,7 @@ def queue_key(queue: MessageQueue) -> bytes:
 
 
 def node_keys(members: Members, per_member: int) -> list[bytes]:
-    """Return the keys of all virtual nodes, member by member; the nodes of a member listed twice are numbered on."""
+    """Return the keys `member-number` of all virtual nodes; where a member is listed again, its numbers continue."""
     most = max(Counter(members).values())
     numbers = [b"%d" % number for number in range(most * per_member)]
     keys: list[bytes] = []

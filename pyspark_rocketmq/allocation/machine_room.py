@@ -5,8 +5,10 @@ MACHINE_ROOM reads only the queues of given rooms; MACHINE_ROOM_NEARBY prefers m
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from ..errors import OptionError
@@ -14,7 +16,10 @@ from ..model import MessageQueue, java_order
 from .by_position import assign_all, assign_trailing
 from .strategy import AllocateStrategy, Members, Queues, check_listed, require_both
 
-__all__ = ["MachineRoom", "MachineRoomNearby", "RoomOf"]
+__all__ = ["MachineRoom", "MachineRoomNearby", "RoomOf", "no_match"]
+
+_MOST_NAMES = 10
+_log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -37,7 +42,9 @@ class MachineRoom:
         """Return the queues of one member, which may run in any room."""
         if not check_listed(current, queues, members):
             return []
-        return assign_trailing(self.eligible(queues), members.index(current), len(members))
+        if not (eligible := self.eligible(queues)):
+            _warn_of_no_match(self.rooms, frozenset(queues))
+        return assign_trailing(eligible, members.index(current), len(members))
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
         """Return the queues of each member."""
@@ -46,14 +53,42 @@ class MachineRoom:
 
 
 def _room_prefix(broker_name: str) -> str | None:
-    """Return the room in a broker name `room@name`, else None; as in Java, empty parts at the end do not count."""
+    """Return the room in a broker name `room@name`, else None; as in Java, every `@` at the end is ignored."""
     parts = broker_name.rstrip("@").split("@")
     return parts[0] if len(parts) == 2 else None
 
 
+def no_match(rooms: Iterable[str], queues: Iterable[MessageQueue]) -> OptionError:
+    """Return the error that none of these queues is in the given rooms; it names the rooms of their brokers."""
+    brokers = sorted({queue.broker_name for queue in queues}, key=java_order)
+    found = sorted({room for name in brokers if (room := _room_prefix(name)) is not None}, key=java_order)
+    topics = sorted({queue.topic for queue in queues}, key=java_order)
+    if found:
+        what, advice = f"its brokers are in {_enumerate(found)}", f"list some of {_enumerate(found)} in machineRooms"
+    else:
+        what = "none of its brokers has a name of the form room@name"
+        advice = "name brokers room@name (brokerName in broker.conf)"
+    return OptionError(
+        "machineRooms",
+        ",".join(sorted(rooms, key=java_order)),
+        f"no broker of {_enumerate(topics)} is in these rooms: {what} (brokers: {_enumerate(brokers)})",
+        advice=f"{advice}, or set another allocateMessageQueueStrategy; MACHINE_ROOM_NEARBY takes brokerRooms",
+    )
+
+
+def _enumerate(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+@lru_cache(maxsize=256)  # Called in every round of rebalancing; logs once for each set of queues.
+def _warn_of_no_match(rooms: frozenset[str], queues: frozenset[MessageQueue]) -> None:
+    _log.warning("no queue is assigned: %s", no_match(rooms, queues))
+
+
 @dataclass(frozen=True, slots=True)
 class MachineRoomNearby:
-    """RocketMQ's MACHINE_ROOM_NEARBY: queues go to members in the same room, or to all if no member is there."""
+    """RocketMQ's MACHINE_ROOM_NEARBY: queues go to members in the same room, or to all if it has none."""
 
     inner: AllocateStrategy
     room_of_broker: RoomOf
@@ -65,7 +100,7 @@ class MachineRoomNearby:
         return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """Return one member's queues: those of its own room, then those of rooms without members, by room name."""
+        """Return the queues that one member gets of its own room, then those of rooms without members, by room name."""
         if not check_listed(current, queues, members):
             return []
         rounds = [(local, takers) for local, takers in self._rounds(queues, members) if current in takers]
@@ -82,7 +117,7 @@ class MachineRoomNearby:
         return [list(assigned[member]) for member in members]
 
     def _rounds(self, queues: Queues, members: Members) -> list[tuple[list[MessageQueue], Members]]:
-        """Return, for each room, its queues and the members that share them."""
+        """Return each room's queues and the members that share them, rooms with members first."""
         queues_in = _group(queues, self._broker_room)
         members_in = _group(members, self._member_room)
         rooms = sorted(queues_in, key=lambda room: (room not in members_in, java_order(room)))

@@ -43,7 +43,7 @@ def require_both(queues: Queues, members: Members) -> None:
 
 
 def check_listed(current: str, queues: Queues, members: Members) -> bool:
-    """Return whether `current` is among the members, and log a warning if not; raise if one of the lists is empty.
+    """Return whether `current` is among the members, and log a warning if not; raise if any argument is empty.
 
     A member that its broker does not list (yet) gets no queue.
     """

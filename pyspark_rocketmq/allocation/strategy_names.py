@@ -35,7 +35,7 @@ _SPELLINGS = _spellings()
 
 
 def parse_strategy(text: str, option: str = "allocateMessageQueueStrategy") -> StrategyName:
-    """Return the strategy that a text names, in any case; raise `OptionError` for an unknown name."""
+    """Return the strategy that a text names, in upper or lower case; raise `OptionError` for an unknown name."""
     name = _SPELLINGS.get(text.strip().casefold())
     if name is None:
         accepted = ", ".join([*_LONG_NAMES.values(), *(f"MACHINE_ROOM_NEARBY-{inner}" for inner in _INNER_NAMES)])

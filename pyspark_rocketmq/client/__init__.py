@@ -7,7 +7,7 @@
     member                      one member of a group; makes and connects all its parts
     membership                  heartbeats and members       subscription_check   members with other subscriptions
     rebalance                   which queues are held        assignment     the table of held queues
-    stores                      positions, and where to begin in a queue without one
+    stores                      positions, and where to begin in a queue without one       durable_file   a safe write
     pull_service                one pull in flight for each held queue       pull_connections   its connections
     concurrent, orderly         call the listener with pulled messages       hooks   call hooks before and after
     locks                       locks of queues consumed in order            registry   one consumer of each name
@@ -18,8 +18,8 @@
 Threads: The *timer* loop runs rounds of rebalancing, commits and everything that is due later. Only this loop changes
 the table of held queues, apart from `assign` and `seek` of a pull consumer. The *heartbeats* loop sends heartbeats,
 which must not wait for the timer loop. The *pull* loop sends the first pull of a queue, and each pull that was delayed.
-The readers of the shared connections handle each response to a pull and send the next pull. One short-lived thread
-connects to each new address. Workers run the listener.
+The reader threads of the shared connections handle each response to a pull and send the next pull. One short-lived
+thread connects to each new address. Worker threads run the listener.
 
 Names are imported when they are first used, because Spark's processes need only the settings.
 """
@@ -30,6 +30,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..cluster.credentials_file import CredentialsFile
     from ..cluster.messages import Receipt
     from ..cluster.names import Namespace
     from ..cluster.settings import ClusterSettings
@@ -84,6 +85,7 @@ __all__ = [
     "Consumed",
     "ConsumerSettings",
     "Credentials",
+    "CredentialsFile",
     "DeadLetters",
     "FlowLimits",
     "Message",
@@ -111,6 +113,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "..cluster.credentials_file": ("CredentialsFile",),
     "..cluster.messages": ("Receipt",),
     "..cluster.names": ("Namespace",),
     "..cluster.settings": ("ClusterSettings",),

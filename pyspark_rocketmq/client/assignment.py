@@ -33,7 +33,7 @@ class Assigned:
         self.is_paused = False
         """Whether the user of a pull consumer has paused this queue."""
         self.backoff: BackoffBudget | None = None
-        """Gives the growing pauses while the queue's broker throttles; None while it does not."""
+        """Gives growing pauses between pulls while the queue's broker throttles; None while it does not."""
         self.unlock_attempts = 0
         self.pull_template: tuple[SubscriptionData, PullTemplate] | None = None
         """The template for header fields of pulls, and the subscription that it was made for."""

@@ -67,7 +67,7 @@ def check_topic(topic: str, name: str = "topic") -> None:
 def check_range(
     name: str, value: float | None, least: float, most: float, *, whole: bool = True, optional: bool = False
 ) -> None:
-    """Raise `OptionError` unless the value is a number from `least` to `most`, or None if it is `optional`.
+    """Raise `OptionError` unless the value is a number from `least` to `most`, or None with `optional`.
 
     `whole` demands an integer.
     """
@@ -127,7 +127,7 @@ def check_queue(queue: MessageQueue | None) -> MessageQueue | None:
 
 
 def to_member_of(kind: type[E], name: str, value: object) -> E:
-    """Return the member of the enum `kind` that `value` is, or whose name or value it spells in any case.
+    """Return the member of the enum `kind` that `value` is, or whose name or value it spells in upper or lower case.
 
     Raise `OptionError` for anything else.
     """
@@ -141,7 +141,7 @@ def to_member_of(kind: type[E], name: str, value: object) -> E:
 
 
 def to_cluster_settings(cluster: ClusterSettings | str) -> ClusterSettings:
-    """Return cluster settings with parsed addresses; text is taken for the addresses of the name servers."""
+    """Return cluster settings with parsed addresses; a text gives the addresses of the name servers."""
     if isinstance(cluster, str):
         return ClusterSettings(parse_addresses(cluster, "cluster"))
     check_instance("cluster", cluster, ClusterSettings, "ClusterSettings, or the name servers as text: 'host:9876'")

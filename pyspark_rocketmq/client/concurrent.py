@@ -1,11 +1,12 @@
 """Call the listener with batches of messages from many threads at once, in any order.
 
-The messages of one pull are cut into batches, and the next free worker consumes each batch. Messages that succeed leave
-the process queue; failed ones are sent back to their broker and leave it, too. Messages that cannot be sent back stay
-in the process queue, keep the group's position from passing them, and reach the listener again after five seconds. So
-the position never passes a message that is neither done nor stored elsewhere.
+The messages of one pull are cut into batches, and the next free worker thread consumes each batch. Messages that
+succeed leave the process queue; failed ones are sent back to their broker and leave it, too. Messages that cannot be
+sent back stay in the process queue, keep the group's position from passing them, and reach the listener again after
+five seconds. So the position never passes a message that is neither done nor stored elsewhere.
 
-Messages that a listener has held for 15 minutes are sent back as if they had failed, the smallest offsets first.
+Messages that a listener has held for too long (by default 15 minutes) are sent back as if they had failed, the
+smallest offsets first.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConcurrentService:
-    """Calls the listener from several workers at once."""
+    """Calls the listener from several worker threads at once."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class ConcurrentService:
         self._workers = Workers(f"consume {settings.group}", settings.thread_count)
 
     def start(self) -> None:
-        """Start the workers, and send messages back from time to time that the listener has held for too long."""
+        """Start the workers; from time to time, send back messages that the listener has held for too long."""
         self._workers.start()
         pause_s = self._settings.consume_timeout_s
         self._timer.repeat(pause_s, pause_s, self._clean)
@@ -106,7 +107,7 @@ class ConcurrentService:
             self._settle(assigned, batch, done_count, result.delay_level)
 
     def _consume_batch(self, assigned: Assigned, batch: MessageBatch) -> Consumed:
-        """Call the hooks and the listener with a batch, count it for administrators, and return its result."""
+        """Call the hooks and the listener with a batch, count the result for administrators, and return it."""
         context = self._hooks.before(assigned.queue, batch)
         began_s = self._now_s()
         assigned.process_queue.begin_consuming(batch.offset, began_s)
@@ -126,7 +127,7 @@ class ConcurrentService:
     def _call_listener(self, messages: Messages) -> tuple[Consumed, ConsumeReturnType | None]:
         """Return the listener's result and None.
 
-        If it raises, or returns a value that is no result, return RECONSUME_LATER and which of the two happened.
+        If the listener raises or returns a value that is no result, return RECONSUME_LATER and which of the two it did.
         """
         try:
             result: object = self._listener(messages)
@@ -161,7 +162,7 @@ class ConcurrentService:
     def _dispose(
         self, assigned: Assigned, batch: MessageBatch, done_count: int, delay_level: int
     ) -> list[ReceivedMessage]:
-        """Send failed messages back, and return those that no broker took. In broadcasting they are dropped."""
+        """Send failed messages back, and return those that no broker took. In broadcasting, drop them."""
         failed = batch[done_count:]
         if self._is_broadcasting:
             for message in failed:
@@ -201,5 +202,5 @@ class ConcurrentService:
 
 
 def _done_count(result: Consumed, size: int) -> int:
-    """Return how many messages, from the first on, of a batch of `size` messages succeeded."""
+    """Return how many messages succeeded in a batch of `size` messages; they are the first ones."""
     return size if result.done_count is None else max(0, min(result.done_count, size))

@@ -55,7 +55,7 @@ class Consumer(Running):
     def subscribe(self, topic: str, wanted: Subscription | str = "*") -> None:
         """Subscribe a running consumer to one more topic, or change its filter of a topic.
 
-        All members of the group must do the same. If a broker refuses the filter, that is raised and nothing changes.
+        All members of the group must do the same. Raise if a broker refuses the filter; then nothing changes.
         """
         check_topic(topic)
         if topic == retry_topic(self._member.settings.group):
@@ -64,7 +64,7 @@ class Consumer(Running):
         self._member.subscribe(topic, to_subscription("wanted", wanted))
 
     def unsubscribe(self, topic: str) -> None:
-        """Stop consuming a topic while running; unless paused, give up its queues within about two seconds."""
+        """Stop consuming a topic. Its queues are given up within about two seconds, or after the consumer's pause."""
         check_topic(topic)
         if topic == retry_topic(self._member.settings.group) or not self._member.membership.subscription(topic):
             raise OptionError("topic", topic, "not subscribed to", advice="subscribe to it first")

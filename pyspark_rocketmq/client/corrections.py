@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+from ..errors import shown
 from ..model import MessageQueue
 from .assignment import Assigned, AssignmentTable
 from .loop import Loop
@@ -29,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Corrections:
-    """Moves positions of one member. Any thread may call it."""
+    """Moves positions of one member's queues. Any thread may call it."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class Corrections:
         self._timer.call_soon(lambda: self._replace(assigned, offset))
 
     def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Drop the given queues of a topic, and move them after a pause in which running listeners may finish."""
+        """Drop the given queues of a topic, and move their positions after a pause in which listeners may finish."""
         self._timer.call_soon(lambda: self._begin_reset(topic, offsets))
 
     def _replace(self, assigned: Assigned, offset: int) -> None:
@@ -73,7 +74,7 @@ class Corrections:
             self._progress.forget(assigned.queue)
 
     def _begin_reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        _log.warning("an administrator moves %d queues of %s", len(offsets), topic)
+        _log.warning("an administrator moves %d queues of %s", len(offsets), shown(topic))
         self._state.begin_reset()
         for assigned in self._table.all(topic):
             if assigned.queue in offsets:

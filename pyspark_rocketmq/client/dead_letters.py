@@ -1,7 +1,7 @@
 """Read the dead letters of a group, and send them again.
 
-Dead letters lie in a topic of their own that no group consumes. They are listed and read like any topic. Sending
-one again stores a new message in the topic to which it was first sent, and every group that subscribes to this topic
+Dead letters lie in a topic of their own, which no group consumes. It is listed and read like any topic. Sending a
+letter again stores a new message in the topic to which it was first sent, and every group that subscribes to this topic
 gets it. The dead letter itself stays in its topic, so the report has the offsets from which the next call continues.
 """
 
@@ -111,7 +111,7 @@ class DeadLetters:
 
         Only those for which `wanted` returns True are sent; by default all are. A failed send is reported and the next
         one tried. `starts` gives the first offset of a queue, as in `read`; `next_offsets` of the report are starts for
-        the next call. They do not pass a letter that failed, so leave out those in `resent` by `wanted` then.
+        the next call. They do not pass a letter that failed, so let `wanted` of that call leave out `resent`.
         """
         report = Report()
         for letter in self.read(starts):
@@ -165,7 +165,7 @@ class DeadLetters:
 
 
 class _LogLosses:
-    """The loss policy of this reader: log every loss and go on, because retention may delete dead letters."""
+    """The loss policy for dead letters: log every loss and go on, because retention may delete them."""
 
     def __init__(self) -> None:
         self._gaps = GapLog()
@@ -183,10 +183,10 @@ class _LogLosses:
         _log.warning("dead letters of %s are not read: the queue is not in the route any more", rest.queue)
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Ignore that an administrator moved a group's position: dead letters are read without one."""
+        """Ignore that an administrator moved a group's position: dead letters are read without a group's position."""
 
     def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
-        """Log a gap; adjacent gaps of a queue are logged as one."""
+        """Log a gap; many gaps of a queue are merged into a few warnings."""
         if warning := self._gaps.add(LossWarning(Finding.GAP, queue, start, end, missing_count)):
             _log.warning("%s", warning)
 

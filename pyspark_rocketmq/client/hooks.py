@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConsumeReturnType(Enum):
-    """The end of a call of the listener, with the names of the Java client. The first of these that applies counts."""
+    """The ways in which a call of the listener ends, named as in the Java client. The first that applies counts."""
 
     EXCEPTION = "EXCEPTION"
     """The listener raised."""
@@ -36,13 +36,13 @@ class ConsumeReturnType(Enum):
 
 @dataclass(slots=True)
 class ConsumeContext:
-    """One call of the listener. A hook gets the same object before and after it."""
+    """One call of the listener. A hook gets the same object before and after the call."""
 
     group: str
     queue: MessageQueue
     messages: Sequence[ReceivedMessage]
     props: dict[str, Any] = field(default_factory=dict)
-    """Empty; hooks may keep here what they need after the call."""
+    """Empty at first; hooks may keep values in it that they need after the call."""
     status: str | None = None
     """The Java client's name of the result that is applied, e.g. RECONSUME_LATER; None before the call."""
     is_success: bool = False
@@ -82,12 +82,12 @@ class Hooks:
         return context
 
     def after(self, context: ConsumeContext, status: str, is_success: bool, kind: ConsumeReturnType) -> None:
-        """Run the hooks after a call of the listener that ended in this way."""
+        """Run the hooks after a call of the listener; the other arguments say how the call ended."""
         context.status, context.is_success, context.return_type = status, is_success, kind
         _call(self._after, context)
 
     def judge(self, spent_s: float, *, is_failed: bool) -> ConsumeReturnType:
-        """Return the type of a call that returned a result after this time."""
+        """Return how a call ended that took `spent_s` and returned a result, a failure if `is_failed`."""
         if spent_s >= self._timeout_s:
             return ConsumeReturnType.TIME_OUT
         return ConsumeReturnType.FAILED if is_failed else ConsumeReturnType.SUCCESS

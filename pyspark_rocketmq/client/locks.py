@@ -39,13 +39,13 @@ class QueueLocks:
         """The result of the last lock request: granted queues, refused queues, and errors by broker."""
 
     def take(self, queue: MessageQueue) -> bool:
-        """Lock one queue or renew its lock, unless it was given up; return True if the broker granted the lock."""
+        """Lock one queue or renew its lock, unless the queue was given up; return True if the broker granted it."""
         with self._asking:
             assigned = self._table.get(queue)
             return assigned is not None and not assigned.is_lost() and self._renew([queue], assigned) == {queue}
 
     def take_all(self, queues: Collection[MessageQueue]) -> frozenset[MessageQueue]:
-        """Lock queues that are not held yet, with one request to each broker; return those that were granted."""
+        """Lock queues that are not held yet, with one request to each broker; return those whose lock was granted."""
         return self._renew(list(queues)) if queues else frozenset()
 
     def renew_all(self) -> None:
@@ -80,7 +80,7 @@ class QueueLocks:
     def _renew(self, queues: list[MessageQueue], *held: Assigned | None) -> frozenset[MessageQueue]:
         """Ask brokers for the locks, and return the queues whose lock was granted.
 
-        `held` are updated with the result. If a broker does not respond, the locks of its queues stay until they
+        The queues in `held` get the result. If a broker does not respond, the locks of its queues stay until they
         expire.
         """
         locked = self.last = self._groups.lock(self._group, self._client_id, queues, Deadline.after(LOCK_TIMEOUT_S))

@@ -2,8 +2,8 @@
 
 A `Loop` is one thread that runs commands one after the other, each not before its time; commands of the same time run
 in the order in which they were added. Data that only its commands use needs no lock. `Workers` are several threads that
-run commands as soon as a thread is free. Unlike the threads of an executor they do not keep a process from ending,
-because a listener may block without limit.
+run commands as soon as a thread is free. Unlike those of Python's `ThreadPoolExecutor`, these threads do not keep the
+process from ending, because a listener may block without limit.
 """
 
 from __future__ import annotations

@@ -144,6 +144,7 @@ class Member:
         )
 
     def _make_running_info(self, consume_type: str, thread_count: int) -> RunningInfo:
+        strategy = _make_strategy(self.settings)
         return RunningInfo(
             cluster=self.cluster.settings,
             membership=self.membership,
@@ -155,6 +156,7 @@ class Member:
             orderly=self.orderly,
             thread_count=thread_count,
             started_ms=self.clock.wall_ms(),
+            strategy=strategy.name if strategy else None,
         )
 
     def __repr__(self) -> str:
@@ -212,7 +214,7 @@ class Member:
         self.timer.repeat(rhythm.route_s, rhythm.route_s, self.membership.refresh_routes)
 
     def _require_own_process(self) -> None:
-        """Raise in a forked child: its sisters may have a copy of this member, with the same client id."""
+        """Raise in a forked child: other processes may have a copy of this member, with the same client id."""
         if os.getpid() != self._made_in_pid:
             raise LocalProtocolError(
                 f"this consumer was made in process {self._made_in_pid} and cannot start in process {os.getpid()}: "
@@ -265,7 +267,7 @@ class Member:
         self.pulls.begin(assigned, 0.0)
 
     def _retake(self, queue: MessageQueue, offset: int) -> None:
-        """Take a queue again after its position was moved: by a round of rebalancing, or here outside a group."""
+        """Take a queue again after its position was moved: in a group by a round of rebalancing, else at once."""
         if self._is_joined:
             self.rounds.wake()
         else:

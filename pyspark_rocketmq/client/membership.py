@@ -62,7 +62,7 @@ class Presence:
         self.client_id = client_id
 
     def beat(self, data: HeartbeatData, *, masters_only: bool = False) -> int:
-        """Send a heartbeat to every broker process, and return how many of them accepted it."""
+        """Send a heartbeat to every broker process, or only to masters, and return how many of them accepted it."""
         accepted = 0
         for broker_name, endpoint in self._endpoints():
             if masters_only and not endpoint.is_master:
@@ -143,13 +143,13 @@ class Membership:
         self._check.compare(self._consumer_data())
 
     def touch(self, topic: str) -> None:
-        """Give a topic's subscription a newer version, because brokers ignore a change without one."""
+        """Give a topic's subscription a newer version, because brokers ignore a change that has the same version."""
         with self._lock:
             if known := self._subscriptions.get(topic):
                 self._subscriptions[topic] = replace(known, sub_version=self._next_version(known))
 
     def _next_version(self, known: SubscriptionData | None) -> int:
-        """Return the time as a version, but one above the known version at least, even if the clock was set back."""
+        """Return the time in milliseconds as a version, or the known version plus 1 if that is higher."""
         return max(self._clock.wall_ms(), known.sub_version + 1 if known else 0)
 
     def leave(self) -> None:
@@ -157,12 +157,12 @@ class Membership:
         self._presence.leave(consumer_group=self.group)
 
     def check_filters(self) -> None:
-        """Let a broker check all filter expressions other than tags; raise if it refuses one."""
+        """Let a broker check all filter expressions except tag expressions; raise if it refuses one."""
         for subscription in self.subscriptions.values():
             self._check_filter(subscription)
 
     def check_filter(self, topic: str, wanted: Subscription) -> None:
-        """Let a broker check one topic's filter expression, unless it is one of tags; raise if it is refused."""
+        """Let a broker check one topic's filter expression, unless it is a tag expression; raise if it is refused."""
         self._check_filter(self._build(topic, wanted, self._clock.wall_ms()))
 
     def _check_filter(self, subscription: SubscriptionData) -> None:

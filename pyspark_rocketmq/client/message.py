@@ -45,7 +45,7 @@ class ReceivedMessage:
     def __init__(self, pulled: Pulled, start: int) -> None:
         self.offset = _offset_at(pulled.data, start)
         self.failed_here = 0
-        """How often it failed in this client without being sent back; its broker does not count these failures."""
+        """How often the message failed in this client without being sent back; brokers do not count these failures."""
         self.is_sent_back = False
         """Whether the message was sent back while its listener still held it."""
         self._pulled = pulled
@@ -107,7 +107,7 @@ class ReceivedMessage:
 
     @property
     def message_id(self) -> str:
-        """The unique id that the producer gave the message, or the broker's id if it has none."""
+        """The unique id that the producer gave the message; without one, the id that the broker gave it."""
         return self.properties.get("UNIQ_KEY") or self.record.offset_message_id
 
     @property
@@ -117,12 +117,12 @@ class ReceivedMessage:
 
     @property
     def born_timestamp_ms(self) -> int:
-        """The time it was sent, in milliseconds since 1970."""
+        """The time at which the message was sent, in milliseconds since 1970."""
         return self.record.born_timestamp
 
     @property
     def store_timestamp_ms(self) -> int:
-        """The time it was stored, in milliseconds since 1970."""
+        """The time at which the message was stored, in milliseconds since 1970."""
         return self.record.store_timestamp
 
     @property
@@ -229,7 +229,8 @@ class MessageBatch(Sequence[ReceivedMessage]):
 def read_messages(pulled: Pulled, requested_offset: int) -> Sequence[ReceivedMessage]:
     """Return the messages of a response.
 
-    An inner batch (one record with several messages) is unpacked; messages before `requested_offset` are left out.
+    An inner batch (one record with several messages) is unpacked, and its messages before `requested_offset` are left
+    out.
     """
     batch = read_batch(pulled, requested_offset)
     return batch.messages if batch else ()

@@ -1,10 +1,10 @@
 """Call the listener with each queue's messages in the order of their offsets.
 
-In a *run*, one worker calls the listener with batch after batch of one queue, beginning with the smallest offsets. Only
-one worker at a time does so, and only under the broker's lock of the queue. A failed message is given to the listener
-again after a pause and before all later messages of its queue. When its retries are used up (by default never), a copy
-is sent to the dead letters instead. A run ends after a minute, so that other queues get the worker. Before every batch
-it checks that the member still holds the queue and its lock.
+In a *run*, one worker thread calls the listener with batch after batch of one queue, beginning with the smallest
+offsets. Only one worker at a time does so, and only under the broker's lock of the queue. A failed message is given to
+the listener again after a pause and before all later messages of its queue. When its retries are used up (by default
+never), a copy is sent to the dead letters instead. A run ends after a minute, so that other queues get the worker.
+Before every batch the run checks that the member still holds the queue and its lock.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class OrderlyService:
-    """Calls the listener from several workers, for each queue from one worker at a time."""
+    """Calls the listener from several worker threads, for each queue from one of them at a time."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class OrderlyService:
         self._statistics = statistics
         self._workers = Workers(f"consume {settings.group}", settings.thread_count)
         self._turns: defaultdict[MessageQueue, threading.Lock] = defaultdict(threading.Lock)
-        """One lock for each queue, held by its run, also across a replacement of `Assigned` while the listener runs."""
+        """One lock for each queue, held by its run, so that a new `Assigned` of the queue starts no second run."""
         self._renewals = Loop(f"locks {settings.group}", clock)
         """A loop of its own for renewals, so that no round of rebalancing can delay them until a lock expires."""
 
@@ -122,7 +122,7 @@ class OrderlyService:
     def _call_listener(self, messages: Messages) -> tuple[Ordered, ConsumeReturnType | None]:
         """Return the listener's result and None.
 
-        If it raises, or returns a value that is no result, return SUSPEND and which of the two happened.
+        If the listener raises or returns a value that is no result, return SUSPEND and which of the two it did.
         """
         try:
             returned: object = self._listener(messages)
@@ -224,7 +224,7 @@ class OrderlyService:
         return True
 
     def _retry(self, assigned: Assigned, batch: Messages, kept: Messages, result: Ordered) -> bool:
-        """Put the whole batch back, as Java does, plan the next run, and return False."""
+        """Count a failure of each of `kept`, put the whole batch back as Java does, plan the next run; return False."""
         for message in kept:
             message.failed_here += 1
         assigned.process_queue.put_back(message.offset for message in batch)

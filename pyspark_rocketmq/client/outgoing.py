@@ -49,7 +49,7 @@ class Packing:
     def pack(self, message: Message, more: Mapping[str, str] | None = None) -> Payload:
         """Return the payload of one message; `more` are reserved properties that the producer adds.
 
-        Raise if it is invalid.
+        Raise if the message is invalid.
         """
         check_message(message)
         self._check_size(len(message.body))

@@ -63,7 +63,7 @@ __all__ = ["Producer", "TransactionChecker", "TransactionReceipt", "TransactionR
 
 CLOSING_S = 5.0
 _MOST_NEW_QUEUES = 4
-"""The largest number of queues of a topic that its first message creates, as in Java's producer."""
+"""The most queues at each broker for a topic that its first message creates, as in Java's producer."""
 _ELSEWHERE = (
     TransportError,
     TopicNotExist,
@@ -178,7 +178,8 @@ class Producer(Running):
     ) -> TransactionReceipt:
         """Store a half message, call `execute`, and end the transaction as `execute` returns.
 
-        If `execute` returns UNKNOWN or raises, the broker asks later, and `check` decides.
+        If `execute` returns UNKNOWN or raises, the broker asks later, and `check` decides. If the half message may not
+        be on disk or on a replica, `execute` is not called and the transaction is rolled back.
         """
         check_callable("execute", execute, "of the message, which returns a TransactionResolution")
         half = {"TRAN_MSG": "true", "PGROUP": self._cluster.settings.namespace.wrap(self._settings.group)}
@@ -235,7 +236,7 @@ class Producer(Running):
     def _new_queues(self, topic: str, not_found: TopicNotFound) -> tuple[MessageQueue, ...]:
         """Return the queues that a new topic will have, derived from those of the template topic.
 
-        Only brokers that create topics at the first message have the template topic. If there is none, raise
+        Only brokers that create topics at the first message have the template topic. If no broker has it, raise
         `not_found`.
         """
         try:
@@ -292,7 +293,7 @@ class Producer(Running):
             _log.warning("the end of a transaction was not sent; the broker will ask for it: %s", error)
 
     def _serve(self, address: Address, request: Command) -> Command | None:
-        """Accept a broker's question about a transaction, to answer it in another thread; None for other requests."""
+        """Accept a broker's question about a transaction, to answer it in another thread; decline other requests."""
         if request.code != RequestCode.CHECK_TRANSACTION_STATE:
             return None
         header = from_fields(CheckTransactionStateRequestHeader, request.fields)

@@ -1,8 +1,8 @@
 """Find or open the connection that a pull uses.
 
-Neither the pull loop nor the reader of a connection may wait for an address that does not respond, because all other
-queues would wait as well. So a separate thread connects to the address and then ends. All queues that need the address
-meanwhile wait for this one attempt, and its success or failure counts for all of them.
+Neither the pull loop nor the thread that reads a connection may wait for an address that does not respond, because all
+other queues would wait as well. So a separate thread connects to the address and then ends. All queues that need the
+address meanwhile wait for this one attempt, and its success or failure counts for all of them.
 """
 
 from __future__ import annotations

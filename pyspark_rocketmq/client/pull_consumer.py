@@ -277,7 +277,7 @@ class _Buffer:
     # --- the user's side ---------------------------------------------------------------------------------------------
 
     def take(self, deadline: Deadline) -> Sequence[ReceivedMessage]:
-        """Count the batch returned before as done, and return the messages of the next; none if the time is over."""
+        """Count the last returned batch as done, and return the messages of the next; none if none arrives in time."""
         with self._news:
             self._settle()
             while not self.is_closed:
@@ -305,7 +305,7 @@ class _Buffer:
                 self._progress.update(assigned.queue, offset, only_forward=False)
 
     def unread_offset(self, assigned: Assigned) -> int:
-        """Count all returned messages as done, and return the offset at which the messages not returned begin."""
+        """Count all returned messages as done, and return the offset of the first message that was not returned."""
         with self._news:
             self._settle()
             following = assigned.next_offset  # Read first: a pull that ends meanwhile caches messages from here on.

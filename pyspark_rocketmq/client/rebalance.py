@@ -101,7 +101,7 @@ class QueueHandover:
     def take(self, queue: MessageQueue, unreachable: UnreachableBrokers) -> Assigned | None:
         """Add a queue to the table, to be read from the group's position on.
 
-        Return what the table holds for it, or None if the broker does not report the first offset.
+        Return the queue's new state, or None if the broker does not report the first offset.
         """
         self._store.progress.forget(queue)
         failing = f"{queue} is not taken in this round"

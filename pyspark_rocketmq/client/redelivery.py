@@ -67,7 +67,7 @@ class Redelivery:
     def send_copy(self, message: ReceivedMessage) -> None:
         """Send a copy of a message to the group's retry topic.
 
-        At most three queues are tried; the last error is raised.
+        At most three queues are tried; if all fail, raise the last error.
         """
         queues = self._cluster.routes.route(retry_topic(self._group)).writable
         if not queues:

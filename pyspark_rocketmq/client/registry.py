@@ -24,7 +24,7 @@ class _Name(NamedTuple):
 
 
 _registered: dict[_Name, object] = {}
-"""The running consumer of each name. Each change is one call of the dictionary, so threads and forks need no lock."""
+"""The running consumer of each name. Each change is one atomic step of the dict, so threads and forks need no lock."""
 
 
 def register(consumer: object, group: str, client_id: str) -> None:

@@ -61,7 +61,7 @@ class Serves(Protocol):
 
 
 class MemberRequests:
-    """Serves requests of brokers in the thread of each connection that serves the broker's requests."""
+    """Serves requests of brokers. Each connection has a thread that calls it, so many threads may do so at once."""
 
     def __init__(self, member: Serves, namespace: Namespace, clock: Clock) -> None:
         self._member = member
@@ -76,7 +76,7 @@ class MemberRequests:
         }
 
     def serve(self, address: Address, request: Command) -> Command | None:
-        """Return the response to one request; None if a member does not serve its code."""
+        """Return the response to one request; None if members do not serve its request code."""
         handler = self._handlers.get(request.code)
         return handler(request) if handler else None
 

@@ -50,7 +50,7 @@ class Consumed(NamedTuple):
 
     @property
     def is_success(self) -> bool:
-        """Whether any message succeeded. Java has the same: success of the first 0 messages is RECONSUME_LATER."""
+        """Whether any message succeeded. As in Java, success of the first 0 messages counts as RECONSUME_LATER."""
         return self.done_count is None or self.done_count > 0
 
 
@@ -90,7 +90,7 @@ def success_of_first(count: int, delay_level: int = 0) -> Consumed:
 
 
 def later(delay_level: int) -> Consumed:
-    """Return the result for a failed batch: all messages are sent back and come again after this delay level."""
+    """Return the result for a failed batch: all messages are sent back and come again after this level's delay."""
     return Consumed(0, delay_level)
 
 
@@ -100,7 +100,7 @@ def suspend(seconds: float) -> Ordered:
 
 
 def with_auto_commit(result: Ordered | Consumed, auto_commit: bool) -> Ordered:
-    """Return a result in order with a choice for this batch, whatever the setting `auto_commit` says.
+    """Return the result of a batch in order with its own `auto_commit`, which replaces the setting of that name.
 
     With True, success commits this batch and all before it. With False only COMMIT commits, and ROLLBACK makes all
     messages since the last commit come again.
@@ -112,7 +112,7 @@ def with_auto_commit(result: Ordered | Consumed, auto_commit: bool) -> Ordered:
 
 
 def to_ordered(result: object) -> Ordered | None:
-    """Return what an orderly listener returned as a result in order; None if it is no result."""
+    """Convert what an orderly listener returned to an `Ordered` and return it; None if it is no result."""
     if isinstance(result, Ordered):
         return result
     if not isinstance(result, Consumed):

@@ -62,7 +62,7 @@ class Running(ABC):
     def close(self) -> None:
         """Stop and free all resources. A second call waits until the first one has finished.
 
-        It waits at most 5 seconds in a thread for which the first call may be waiting: in a listener or signal handler.
+        In a listener or signal handler it waits at most 5 seconds, because the first call may wait for that thread.
         """
         if not self._closing.acquire(blocking=False):
             self._closed.wait(_OWN_THREAD_S if self._may_hinder_closing() else None)

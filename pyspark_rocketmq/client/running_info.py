@@ -21,9 +21,11 @@ from .membership import Membership
 from .statistics import Statistics
 from .stores import OffsetStore
 
-__all__ = ["RunningInfo"]
+__all__ = ["STRATEGY_PROPERTY", "RunningInfo"]
 
 CLIENT_VERSION_NAME = "V4_9_8"
+STRATEGY_PROPERTY = "allocateMessageQueueStrategy"
+"""The property that names the member's strategy; Java's consumers put all their settings into the properties."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,8 @@ class RunningInfo:
     orderly: bool
     thread_count: int
     started_ms: int
+    strategy: str | None
+    """The name of the strategy that assigns queues to members; None if every member reads all queues."""
 
     def describe(self, *, with_stacks: bool = False) -> ConsumerRunningInfo:
         """Return the member's state as the body of a response; `with_stacks` adds the stacks of all threads."""
@@ -64,7 +68,9 @@ class RunningInfo:
         return {queue: offset for queue, offset in known.items() if queue.topic == topic}
 
     def _properties(self) -> dict[str, str]:
+        strategy = {STRATEGY_PROPERTY: self.strategy} if self.strategy else {}
         return {
+            **strategy,
             "PROP_NAMESERVER_ADDR": ";".join(map(str, self.cluster.name_servers)),
             "PROP_CONSUME_TYPE": self.consume_type,
             "PROP_CLIENT_VERSION": CLIENT_VERSION_NAME,

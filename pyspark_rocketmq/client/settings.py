@@ -51,9 +51,9 @@ class MessageModel(Enum):
 class ConsumeFrom(Enum):
     """The place to begin reading a queue in which the group has no position: its end, its start, or a time.
 
-    By RocketMQ's rule, brokers report position 0 for a queue whose first message is still in their memory. A group
-    without a position begins there at that message, whatever is chosen here. Broadcasting members, whose positions are
-    in files, always begin at the chosen place.
+    To a group without a position, brokers report position 0 for a queue whose first message is still in their memory.
+    So the group begins there at the first message, whatever is chosen. Broadcasting members, whose positions are in
+    files, always begin at the chosen place.
     """
 
     LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"

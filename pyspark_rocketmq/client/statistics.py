@@ -1,6 +1,6 @@
 """Count pulls, received messages and results of the listener.
 
-Administrators ask for each topic's rates of the last minute. Events are counted in time slots of six seconds, so that
+Administrators ask for each topic's rates of the last minute. Events are counted in periods of six seconds, so that
 counting does not get slower when there are more events.
 """
 

@@ -1,8 +1,8 @@
 """Keep a member's positions in memory and persist them; find the first offset to read in a queue without a position.
 
 A store keeps the next offset of each queue in memory and persists it from time to time: at the brokers if the group's
-members share the queues (`RemoteStore`), in a file if every member reads all queues (`LocalStore`). They are not part
-of `offsets`, because that package may use neither the network nor files.
+members share the queues (`RemoteStore`), in a file if every member reads all queues (`LocalStore`). Stores are not part
+of the room `offsets`, because that room may use neither the network nor files.
 
 A *frozen* position ignores updates: it was corrected while listeners were running, and their late results must not
 change it back.
@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ..cluster.queue_offsets import Offsets
-from ..errors import MalformedFrame, RocketMQError, TransportError
+from ..errors import MalformedFrame, OptionError, RocketMQError, TransportError
 from ..model import RETRY_PREFIX, MessageQueue
 from ..net.deadline import Deadline
 from ..offsets.strict_json import LAST_OFFSET
 from ..wire import fastjson
+from .durable_file import replace_file
 from .settings import ConsumeFrom
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
 QUERY_TIMEOUT_S = 5.0
 _MOST_DIGITS = len(str(LAST_OFFSET))
 _FILE_NAME, _BACKUP_SUFFIX = "offsets.json", ".bak"
+_NO_PART = frozenset("/\\\0")
+"""Characters that a part of a path cannot have on at least one operating system."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +67,8 @@ class UnreachableBrokers:
     def attempt(self, broker_name: str, act: Callable[[], T], failing: str) -> T | None:
         """Call `act`, which sends a request to a broker, and return its result.
 
-        Return None if it fails, after logging `failing` with the error, or without a call if the broker is unreachable.
+        If it fails, log `failing` with the error and return None. If the broker is known to be unreachable, return None
+        without a call.
         """
         if broker_name in self._names:
             return None
@@ -132,17 +136,17 @@ class OffsetStore(Protocol):
     def read(self, queue: MessageQueue) -> int | None:
         """Read a queue's persisted offset into memory and return it; None if there is none.
 
-        Raise if the broker does not say.
+        `RemoteStore` raises if the broker does not report it.
         """
 
     def persist(self, queue: MessageQueue, unreachable: UnreachableBrokers | None = None) -> None:
-        """Persist one queue's offset, unless its broker is in `unreachable`."""
+        """Persist one queue's offset. `RemoteStore` skips a queue whose broker is in `unreachable`."""
 
     def persist_all(self, queues: Collection[MessageQueue]) -> None:
         """Persist the offsets of these queues. `RemoteStore` also removes those of all other queues from memory."""
 
     def write(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Set these offsets in memory and persist them. Raise if a broker refuses them."""
+        """Set these offsets in memory and persist them. `RemoteStore` raises if a broker refuses them."""
 
 
 class RemoteStore:
@@ -162,7 +166,8 @@ class RemoteStore:
     def read(self, queue: MessageQueue) -> int | None:
         """Return the group's committed offset and keep it in memory; None if there is none.
 
-        For a group without an offset a broker returns 0, if the queue still has its first message.
+        For a group without an offset a broker reports 0 if the queue still holds its first message. Raise if the broker
+        reports nothing.
         """
         deadline = Deadline.after(QUERY_TIMEOUT_S)
         stored = self._offsets.fetch_committed(self._group, [queue], zero_if_young=True, deadline=deadline).get(queue)
@@ -206,8 +211,18 @@ class RemoteStore:
 
 
 def offset_file(directory: Path | str | None, client_id: str, group: str) -> Path:
-    """Return the path of the file of positions, which is the same as the Java client's."""
+    """Return the path of the file of positions, which is the same as the Java client's.
+
+    Raise `OptionError` if the client id or the group would lead out of the directory.
+    """
+    _check_part("client id", client_id, "give an instance name and a unit name without / and \\")
+    _check_part("group", group, "give a group without / and \\")
     return Path(directory or Path.home() / ".rocketmq_offsets") / client_id / group / _FILE_NAME
+
+
+def _check_part(name: str, text: str, advice: str) -> None:
+    if text in ("", ".", "..") or not _NO_PART.isdisjoint(text):
+        raise OptionError(name, text, "not the name of a directory for positions", advice=advice)
 
 
 class LocalStore:
@@ -249,7 +264,7 @@ class LocalStore:
     def _merge(self, queues: Set[MessageQueue]) -> None:
         """Write the current offsets of these queues to the file.
 
-        They are read from memory under the lock, because another thread may have changed them since the call.
+        Offsets are read from memory under the lock, because another thread may have changed them since the call.
         """
         with self._lock:
             own = {queue: offset for queue, offset in self.progress.snapshot().items() if queue in queues}
@@ -264,11 +279,7 @@ class LocalStore:
         """Replace the file and keep the old one as backup, so that a crash leaves at least one of them intact."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = self._path.with_name(self._path.name + ".tmp")
-            fresh.write_text(_write_offsets(offsets), encoding="utf-8")
-            if self._path.exists():
-                self._path.replace(self._backup)
-            fresh.replace(self._path)
+            replace_file(self._path, _write_offsets(offsets).encode(), self._backup)
         except OSError as cause:
             _log.warning("positions were not written to %s: %s", self._path, cause)
 

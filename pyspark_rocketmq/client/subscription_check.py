@@ -9,12 +9,12 @@ once, and again only if the difference has gone and comes back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ..broker_errors import NoPermission
 from ..cluster.cluster import Cluster
-from ..errors import RocketMQError
+from ..errors import MOST_TEXT, RocketMQError, shown
 from ..model import RETRY_PREFIX
 from ..net.deadline import Deadline
 from ..wire.bodies import ConsumerConnection, ConsumerData, SubscriptionData
@@ -22,11 +22,14 @@ from ..wire.bodies import ConsumerConnection, ConsumerData, SubscriptionData
 __all__ = ["SubscriptionCheck", "find_differences"]
 
 TIMEOUT_S = 3.0
+_MOST_LOGGED = 20
+"""The most differences that are logged after one comparison; brokers could name any number of topics."""
+_MOST_NAMES = 5
 _log = logging.getLogger(__name__)
 
 
 class SubscriptionCheck:
-    """Compares one member with its group as brokers know it. Used by one thread."""
+    """Compares one member's subscriptions with those that brokers have for its group. Used by one thread."""
 
     def __init__(self, cluster: Cluster, group: str, client_id: str) -> None:
         self._cluster = cluster
@@ -42,7 +45,7 @@ class SubscriptionCheck:
     def compare(self, own: ConsumerData) -> None:
         """Fetch the group's subscriptions and log how they differ from `own`. Called before each heartbeat.
 
-        If `own` has changed since the last comparison, nothing is compared: brokers may still have the old one.
+        If `own` has changed since the last comparison, nothing is compared: brokers may still have the old data.
         """
         expressions = _expressions(own.subscription_data_set)
         is_changed = self._compared not in (None, expressions)
@@ -61,11 +64,14 @@ class SubscriptionCheck:
         except RocketMQError as error:
             _log.debug("subscriptions of group %s were not compared: %s", self._group, error)
         else:
-            self._log_new(frozenset(each for seen in known.values() for each in self._differences(seen, own)))
+            self._log_new(frozenset(each for seen in known.values() for each in self._differences(seen, own)), known)
 
-    def _log_new(self, differences: frozenset[str]) -> None:
-        for each in sorted(differences - self._logged):
-            _log.warning("the members of group %s disagree: %s", self._group, each)
+    def _log_new(self, differences: frozenset[str], known: Mapping[str, ConsumerConnection]) -> None:
+        members = {each.client_id for seen in known.values() for each in seen.connection_set}
+        others = ", ".join(map(shown, sorted(members - {self._client_id})[:_MOST_NAMES]))
+        for each in sorted(differences - self._logged)[:_MOST_LOGGED]:
+            text = "the members of group %s disagree: %s (this member is %s, some others are: %s)"
+            _log.warning(text, self._group, shown(each, MOST_TEXT), self._client_id, others)
         self._logged = differences
 
     def _differences(self, seen: ConsumerConnection, own: ConsumerData) -> Iterator[str]:
@@ -86,11 +92,12 @@ def find_differences(
     for topic in sorted(others.keys() | member.keys()):
         if others.get(topic) != member.get(topic):
             want = f"others want {_text(others.get(topic))} of {topic}, this member wants {_text(member.get(topic))}"
-            yield f"{want}; let all members subscribe to the same, or give them groups of their own"
+            lost = "messages that one of them does not want may be lost for all"
+            yield f"{want}; {lost}; let all members subscribe to the same, or give them groups of their own"
 
 
 def _expressions(subscriptions: Iterable[SubscriptionData]) -> dict[str, tuple[str, str]]:
-    """Return expression type and expression by topic; tags are sorted, so that their order makes no difference."""
+    """Return (type, expression) by topic, without retry topics; tags are sorted, since their order does not matter."""
     return {
         each.topic: (each.expression_type, " || ".join(sorted(each.tags_set)) or each.sub_string)
         for each in subscriptions

@@ -8,7 +8,7 @@
     retrying       repetition                 nameserver, broker          which server gets a request
     queue_offsets, searches, groups, messages, compaction, admin          the requests themselves
 
-Every request takes a deadline and returns the library's nouns, or raises an error that names server, request, topic,
-broker, queue and group. The flags of an error decide what happens next: a `retriable` one is repeated, except by
-requests that store messages; one with `refresh_routes` has the route fetched again.
+Every request takes a deadline. It returns values of this library's classes, or raises an error that names server,
+request, topic, broker, queue and group. The flags of an error decide what happens next: after a `retriable` error the
+request is repeated, unless it stores messages; after one with `refresh_routes` the route is fetched again.
 """

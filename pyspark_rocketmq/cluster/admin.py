@@ -100,14 +100,14 @@ class Admin:
         self._brokers.routes.expire(topic)
 
     def fetch_topic_config(self, topic: str, deadline: Deadline | None = None) -> dict[str, TopicConfig]:
-        """Return a topic's configuration at the brokers of its route (5.x), by broker name."""
+        """Return a topic's configuration at each broker that has it, by broker name; brokers must be of 5.x."""
         header = GetTopicConfigRequestHeader(topic=topic)
         replies = self._brokers.ask_each(topic, header, absent=(TopicNotExist,), deadline=deadline)
         configs = {name: reply.body(TopicConfig) for name, reply in replies.items()}
         return {name: replace(config, topic_name=topic) for name, config in configs.items()}
 
     def is_compacted(self, topic: str, broker_name: str) -> bool | None:
-        """Return whether a topic is compacted, as its broker reported once; None if this cannot be known."""
+        """Return whether a topic is compacted, as its broker first reported; None if this cannot be known."""
         return self._brokers.compacted.is_compacted(topic, broker_name)
 
     def fetch_topic_configs(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, TopicConfig]:
@@ -140,7 +140,10 @@ class Admin:
     def fetch_group_config(
         self, group: str, broker_name: str, deadline: Deadline | None = None
     ) -> SubscriptionGroupConfig:
-        """Return one broker's configuration of a group (5.x); some brokers create a group that they do not know."""
+        """Return one broker's configuration of a group; the broker must be of 5.x.
+
+        Some brokers create a group that they do not know.
+        """
         reply = self._ask_master(broker_name, GetSubscriptionGroupConfigRequestHeader(group=group), deadline)
         config = reply.body(SubscriptionGroupConfig)
         return replace(config, group_name=self._namespace.unwrap(config.group_name))
@@ -159,7 +162,7 @@ class Admin:
         return tuple(sorted(map(self._namespace.unwrap, groups)))
 
     def fetch_topics_of_group(self, group: str, deadline: Deadline | None = None) -> tuple[str, ...]:
-        """Return the topics in which a group has committed positions (5.x)."""
+        """Return the topics in which a group has committed positions; brokers must be of 5.x."""
         header = QueryTopicsByConsumerRequestHeader(group=group)
         replies = self._brokers.ask_each(retry_topic(group), header, deadline=deadline)
         topics = {topic for reply in replies.values() for topic in reply.body(TopicList).topic_list}
@@ -170,7 +173,7 @@ class Admin:
     def fetch_consume_stats(
         self, group: str, topic: str | None = None, deadline: Deadline | None = None
     ) -> dict[MessageQueue, OffsetWrapper]:
-        """Return a group's position and the end of each queue, of one topic or of all the group's topics."""
+        """Return a group's position in each queue and the queue's end, for one topic or (None) all of the group's."""
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         replies = self._brokers.ask_each(topic or retry_topic(group), header, deadline=deadline)
         tables = (reply.body(ConsumeStats).offset_table for reply in replies.values())
@@ -193,7 +196,7 @@ class Admin:
     def reset_offset(
         self, group: str, queue: MessageQueue, offset: int, deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
-        """Move a group's position in one queue to an offset (5.x); return the new position."""
+        """Move a group's position in one queue to an offset; return the new position. The broker must be of 5.x."""
         header = ResetOffsetRequestHeader(
             topic=queue.topic, group=group, timestamp=-1, is_force=True, queue_id=queue.queue_id, offset=offset
         )
@@ -269,7 +272,7 @@ class Admin:
         return self._brokers.ask_at(broker.master(), header, body, broker_name=broker.broker_name, deadline=deadline)
 
     def _find(self, names: Collection[str], deadline: Deadline | None) -> list[BrokerEndpoints]:
-        """Return the brokers with these names, or all brokers; raise if a name is unknown."""
+        """Return the brokers with these names, or all if there are no names; raise if a name is unknown."""
         known = {broker.broker_name: broker for broker in self._name_servers.fetch_brokers(deadline)}
         if unknown := sorted(set(names) - known.keys()) or ([] if known else ["any"]):
             advice = f"known are: {', '.join(known) or 'none'}"

@@ -27,7 +27,7 @@ Errors = tuple[type[RocketMQError], ...]
 
 
 class RoutedRequest(NamedTuple):
-    """A request about a topic to a broker, by name; the route decides which of its processes gets it."""
+    """A request about a topic to one of its brokers; the topic's route decides which process of the broker gets it."""
 
     topic: str
     broker_name: str
@@ -41,7 +41,11 @@ def to_queue(queue: MessageQueue, header: RequestHeader) -> RoutedRequest:
 
 
 class Brokers:
-    """All brokers of a cluster; requests find them by the routes of topics."""
+    """All brokers of a cluster; requests find them by the routes of topics.
+
+    A request goes to the master of its broker. With `any_copy` it goes to a replica if there is no master; without, it
+    then fails.
+    """
 
     def __init__(self, servers: Servers, routes: RouteTable) -> None:
         settings = servers.settings
@@ -57,7 +61,7 @@ class Brokers:
     # --- by route ----------------------------------------------------------------------------------------------------
 
     def ask(self, request: RoutedRequest, *, any_copy: bool = False, deadline: Deadline | None = None) -> Reply:
-        """Return a broker's reply; repeat the request after a retriable error."""
+        """Send a request and return the broker's reply; repeat the request after a retriable error."""
         return self.ask_all({None: request}, any_copy=any_copy, deadline=deadline)[None]
 
     def ask_all(
@@ -70,7 +74,7 @@ class Brokers:
     ) -> dict[K, Reply]:
         """Send many requests at once and return their replies; leave out requests that fail with an `absent` error.
 
-        Requests that fail with another retriable error are repeated.
+        `absent` are error classes. Requests that fail with another retriable error are repeated.
         """
         results: dict[K, Reply | None] = {}
 
@@ -198,12 +202,12 @@ class Brokers:
             return error
 
     def _need_routes(self, topics: Iterable[str], deadline: Deadline | None) -> None:
-        """Raise if the route of a topic cannot be fetched; name servers have repeated the request already."""
+        """Raise if the route of a topic cannot be fetched; `NameServers` has repeated the request already."""
         for topic in topics:
             self.routes.route(topic, deadline)
 
     def _ask_around(self, topic: str, header: RequestHeader, body: bytes, deadline: Deadline | None) -> Reply:
-        """Return the first reply of a broker; each gets a part of the time, so that the others have time left."""
+        """Return the first reply of a broker; the brokers are asked in turn and share the time equally."""
         failures, names = [], self._names(topic, deadline)
         for name, own_deadline in in_turn(deadline, names):
             request = RoutedRequest(topic, name, header, body)
@@ -217,7 +221,7 @@ class Brokers:
 
 
 def _place(request: RoutedRequest, route: Route | RocketMQError, any_copy: bool) -> ServerRequest | RocketMQError:
-    """Return the request with the address of the broker process that gets it, or the error that no process can."""
+    """Return the request with the address of the broker process that gets it, or an error if there is none."""
     if isinstance(route, RocketMQError):
         return route
     topic, broker_name, header, body = request

@@ -1,26 +1,42 @@
 """Read credentials from a file that exists on each machine and may change at any time.
 
-Settings hold only the path, so that no pickle holds a secret. Each signature checks whether the file has changed, so
-that the next request after a change is signed with the new credentials.
+Settings hold only the path, so that no pickle holds a secret. Before each signature, the file is read again if it has
+changed, so that requests after a change are signed with the new credentials.
+
+Few writers replace a file at once: most empty it and write it again, or delete it and create it. So a process that has
+read good credentials keeps them while the file changes, and for `GRACE_S` while it cannot be read.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import stat
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from ..errors import OptionError
 from .signing import Credentials
 
-__all__ = ["CredentialsFile", "parse_credentials"]
+__all__ = ["GRACE_S", "CredentialsFile", "WatchedFile", "parse_credentials"]
+
+GRACE_S = 60.0
+"""Seconds from the first failed read for which the last good credentials are used."""
+SETTLING_S = 1.0
+"""Seconds after a change for which the file is not read again, because its writer may not have finished."""
+MOST_BYTES = 64 * 1024
+"""Size limit of the file, because devices such as `/dev/zero` have no end."""
 
 _LINE = re.compile(r"(\w+)\s*[=:]\s*(.*)")
 _FIELDS = {"accesskey": "access_key", "secretkey": "secret_key", "securitytoken": "security_token"}
-_ACCEPTED = "give lines accessKey=…, secretKey=… and, if there is one, securityToken=…"
+_ADVICE = (
+    "give a readable file on every machine, with lines accessKey=…, secretKey=… and, if there is one, securityToken=…"
+)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,40 +47,161 @@ class CredentialsFile:
     option: str = "credentialsFile"
 
     def current(self) -> Credentials:
-        """Return the credentials that the file holds now."""
-        with self.reading():
-            version = os.stat(self.path)
-        return _read(self, (version.st_mtime_ns, version.st_ino, version.st_size))
+        """Return the credentials in the file, or the last good ones while it is rewritten; see `WatchedFile`."""
+        return _watched(self).current()
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Turn errors of the `with` block, which reads or parses the file, into an `OptionError` about the option."""
+    def check(self) -> None:
+        """Raise `OptionError` unless the file holds credentials now; good ones from before do not count."""
+        WatchedFile(self).current()
+
+    def refuse(self, what: str) -> OptionError:
+        """Return an error that says what is wrong with the file."""
+        return OptionError(self.option, self.path, what, advice=_ADVICE)
+
+
+class _Failure(NamedTuple):
+    """The time of the first failed read after a good one, by two clocks."""
+
+    began_s: float
+    """A moment of the monotonic clock."""
+    began_wall_s: float
+
+
+class WatchedFile:
+    """The credentials that this process read from a file, and the reason if the file could not be read since.
+
+    Any thread may use it. It has no lock, because a forked child could inherit the lock while it is held. So if two
+    threads notice a change at the same time, both read the file.
+    """
+
+    def __init__(
+        self,
+        file: CredentialsFile,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._file = file
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._version: tuple[int, ...] | None = None
+        """Numbers that identify the version of the file that was read last."""
+        self._found: Credentials | str = ""
+        """The result of the last read: credentials, or what was wrong."""
+        self._good: Credentials | None = None
+        self._failure: _Failure | None = None
+
+    def __repr__(self) -> str:
+        return f"<WatchedFile {self._file.path}>"
+
+    def current(self) -> Credentials:
+        """Return the credentials in the file, or the last good ones for `GRACE_S` after the first failed read.
+
+        Raise `OptionError` after that time, or at once if the file was never good.
+        """
+        found = self._look()
+        if isinstance(found, str):
+            return self._outlast(found)
+        self._good, self._failure = found, None
+        return found
+
+    def _look(self) -> Credentials | str:
+        """Return the credentials in the file, or what is wrong with it; read it only if it has changed.
+
+        If good credentials are known, a changed file is read only when its writer has probably finished.
+        """
         try:
-            yield
-        except (OSError, ValueError) as cause:  # ValueError: a path that cannot be one, or text that is not UTF-8
-            what = f"the file cannot be read ({cause})"
-            raise OptionError(self.option, self.path, what, advice="give a readable file on every machine") from cause
+            status = os.stat(self._file.path)
+        except (OSError, ValueError) as cause:  # ValueError: a path that cannot be one.
+            return str(cause)
+        version = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev
+        if version == self._version:
+            return self._found
+        if self._good and self._is_settling(status):
+            return "it is being written" if self._failure else self._good
+        self._found, self._version = _read(self._file), version
+        return self._found
+
+    def _is_settling(self, status: os.stat_result) -> bool:
+        """Return whether the file changed less than `SETTLING_S` ago.
+
+        If its writer has not finished, the file may hold only the beginning of a secret. Servers would refuse requests
+        signed with that.
+        """
+        return 0 <= self._wall_clock() - status.st_mtime < SETTLING_S
+
+    def _outlast(self, wrong: str) -> Credentials:
+        """Return the last good credentials within the grace time; raise `OptionError` if it is over or none are known.
+
+        The grace time begins with the first failed read after a good one.
+        """
+        what = f"the file cannot be read ({wrong})"
+        if self._good is None:
+            raise self._file.refuse(what)
+        if self._failure is None:
+            self._failure = _Failure(self._clock(), self._wall_clock())
+            _log.warning("using the last good credentials for up to %g s: %s", GRACE_S, self._file.refuse(what))
+        if self._clock() - self._failure.began_s >= GRACE_S:
+            since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._failure.began_wall_s))
+            raise self._file.refuse(f"{what} since {since}, and the last good credentials are too old")
+        return self._good
 
 
 @lru_cache(maxsize=16)
-def _read(file: CredentialsFile, _version: tuple[int, int, int]) -> Credentials:
-    """Return the credentials in the file; cached, so that each version of the file is read once."""
-    with file.reading(), open(file.path, encoding="utf-8") as opened:
-        text = opened.read()
-    return parse_credentials(text, file)
+def _watched(file: CredentialsFile) -> WatchedFile:
+    """Return the object with which this process watches a file."""
+    return WatchedFile(file)
 
 
-def parse_credentials(text: str, file: CredentialsFile) -> Credentials:
-    """Return the credentials in a file's text; errors name the file and the number of the line, never its text."""
+# --- the file --------------------------------------------------------------------------------------------------------
+
+
+def _read(file: CredentialsFile) -> Credentials | str:
+    """Return the credentials in a file, or what is wrong with it."""
+    try:
+        with open(file.path, "rb", opener=_open_at_once) as opened:
+            mode = os.fstat(opened.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                return "it is not a regular file"
+            content = opened.read(MOST_BYTES + 1)
+        if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
+            _warn_of_writers(file, stat.S_IMODE(mode))
+        return parse_credentials(content)
+    except (OSError, ValueError) as cause:
+        return str(cause)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting; a named pipe (FIFO) would wait for a writer."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
+
+
+@lru_cache(maxsize=16)
+def _warn_of_writers(file: CredentialsFile, mode: int) -> None:
+    """Warn that other users may write a file; cached, so that a process warns once."""
+    text = "%s = %s: other users may write it (mode %04o) and so choose the keys to sign with; run chmod go-w"
+    _log.warning(text, file.option, file.path, mode)
+
+
+def parse_credentials(content: bytes) -> Credentials:
+    """Return the credentials in a file's content, or raise ValueError, whose text may name a line but quotes none."""
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES} bytes")
     values: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(_decode(content).splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _LINE.fullmatch(line.strip())
         name = _FIELDS.get(match[1].lower()) if match else None
         if match is None or name is None or name in values or not match[2]:
-            raise OptionError(file.option, file.path, f"line {number} is not understood", advice=_ACCEPTED)
+            raise ValueError(f"line {number} is not understood")
         values[name] = match[2]
     if not {"access_key", "secret_key"} <= values.keys():
-        raise OptionError(file.option, file.path, "accessKey or secretKey is missing in the file", advice=_ACCEPTED)
+        raise ValueError("accessKey or secretKey is missing")
     return Credentials(**values)
+
+
+def _decode(content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8 text") from None  # The error of Python quotes a byte of the file.

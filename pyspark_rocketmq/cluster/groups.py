@@ -1,7 +1,7 @@
 """Make a client a member of a group, and lock queues for it.
 
 Each broker process knows the members that send it heartbeats; the master of a queue keeps the queue's lock. So
-heartbeats and unregistrations go to single addresses, and all other requests go to the broker that the route names.
+heartbeats and unregistrations go to single addresses, and all other requests go to brokers that routes name.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Locked:
     refused: frozenset[MessageQueue]
     """Queues that another client has locked."""
     unknown: Mapping[str, RocketMQError]
-    """The error of each broker that did not reply; locks that the client held there before count as held."""
+    """The error of each broker that did not decide, by broker name; locks that the client held there count as held."""
 
 
 class HeartbeatReply(NamedTuple):
@@ -91,7 +91,7 @@ class Groups:
         consumer_group: str | None = None,
         deadline: Deadline | None = None,
     ) -> None:
-        """Unregister a client of a group at one broker process."""
+        """Unregister a client from a producer group, a consumer group or both, at one broker process."""
         header = UnregisterClientRequestHeader(
             client_id=client_id, producer_group=producer_group, consumer_group=consumer_group
         )
@@ -113,7 +113,7 @@ class Groups:
     def check_subscription(
         self, group: str, client_id: str, subscription: SubscriptionData, deadline: Deadline | None = None
     ) -> None:
-        """Let a broker of the topic check a filter expression; raise the broker's error if it rejects it."""
+        """Let a broker of the topic check a filter expression; raise the broker's error if the filter is illegal."""
         body = CheckClientRequestBody(
             client_id=client_id,
             group=self._namespace.wrap(group),
@@ -128,7 +128,10 @@ class Groups:
     def fetch_consumer_connections(
         self, group: str, topic: str | None = None, deadline: Deadline | None = None
     ) -> dict[str, ConsumerConnection]:
-        """Return the members of a group by broker; brokers without members of the group are left out."""
+        """Return the group's members at each broker of a topic, by broker name; leave out brokers without any.
+
+        Without `topic`, these are the brokers of the group's retry topic.
+        """
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         replies = self._brokers.ask_each(topic or retry_topic(group), header, absent=_OFFLINE, deadline=deadline)
         return {name: reply.body(ConsumerConnection) for name, reply in replies.items()}
@@ -136,7 +139,7 @@ class Groups:
     def fetch_producer_connections(
         self, group: str, topic: str, deadline: Deadline | None = None
     ) -> dict[str, ProducerConnection]:
-        """Return the producers of a group by broker of a topic; brokers without any are left out."""
+        """Return the group's producers at each broker of a topic, by broker name; leave out brokers without any."""
         header = GetProducerConnectionListRequestHeader(producer_group=group)
         replies = self._brokers.ask_each(topic, header, absent=_OFFLINE, deadline=deadline)
         return {name: reply.body(ProducerConnection) for name, reply in replies.items()}
@@ -146,7 +149,7 @@ class Groups:
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], deadline: Deadline | None = None
     ) -> Locked:
-        """Lock queues, or renew their locks, without repetition; return what each broker granted, or its error."""
+        """Lock queues, or renew their locks, by one request per broker, which is never repeated; return the result."""
         parts = self._by_broker(queues)
         requests = {
             name: self._lock_request(LockBatchMqRequestHeader(), group, client_id, part) for name, part in parts.items()
@@ -177,7 +180,8 @@ class Groups:
     ) -> None:
         """Release a client's locks of queues without waiting for responses.
 
-        Every broker gets the request once; the first error is raised when all have got it.
+        Each broker gets at most one request. If sending to one fails, the others still get theirs; then the first error
+        is raised.
         """
         parts, failures = self._by_broker(queues), []
         for part, own_deadline in in_turn(deadline, parts.values()):
@@ -211,7 +215,7 @@ class Groups:
 
 
 def _wrap_heartbeat(data: HeartbeatData, namespace: Namespace) -> HeartbeatData:
-    """Return a heartbeat with the cluster's names in its body; `servers` adds the namespace in headers only."""
+    """Return a heartbeat with the cluster's names of groups and topics; `servers` translates only those in headers."""
     return replace(
         data,
         producer_data_set=tuple(

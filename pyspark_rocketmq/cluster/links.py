@@ -1,9 +1,9 @@
 """Send requests to servers over connections, one or many at once.
 
-A task of one thread borrows connections from a pool (`InlineLinks`); group members and producers share one connection
-per server among their threads (`SharedLinks`). Both send to many servers at once: every request of a burst is sent
-before they wait for the first response. Shared links also connect to many servers at once, so that an unreachable
-server takes no time from the others.
+A cluster for one thread borrows connections from a pool (`InlineLinks`); group members and producers share one
+connection per server among their threads (`SharedLinks`). Both send to many servers at once: every request of a burst
+is sent before they wait for the first response. Shared links also connect to many servers at once, so that an
+unreachable server takes no time from the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..wire.header import Command
 CONNECTING = 32
 """Number of servers to which `SharedLinks` connects at the same time."""
 BURST = 512
-"""Number of requests that one server gets at once; its own queues hold thousands of requests, of all its clients."""
+"""The most requests that one server gets at once; servers queue some thousands, from all clients together."""
 
 Addressed = tuple[Address, Command]
 """A server's address, and a request to it."""
@@ -98,7 +98,10 @@ class InlineLinks:
         deadline: Deadline | None,
         results: dict[int, Result],
     ) -> _Started | None:
-        """Send one server its requests of a burst without waiting for responses; put errors into `results`."""
+        """Send one server its requests of a burst without waiting for responses; return what `_collect` needs.
+
+        After an error, put it into `results` for each of these requests and return None.
+        """
         until = _to_connect(self._pool.settings, deadline)
         try:
             connection = borrowed.enter_context(self._pool.connection(requests[numbers[0]][0], until))
@@ -203,7 +206,7 @@ _Submitted = Future[Command] | RocketMQError
 
 
 def _wait(submitted: _Submitted) -> Result:
-    """Return the response or error of a submitted request; the connection ends the wait at its deadline."""
+    """Return the response or error of a submitted request; the connection ends the wait at the request's deadline."""
     if isinstance(submitted, RocketMQError):
         return submitted
     try:

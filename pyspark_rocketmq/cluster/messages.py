@@ -36,7 +36,7 @@ TEMPLATE_TOPIC = "TBW102"
 """The topic whose configuration brokers copy when they create an unknown topic."""
 
 STORED = OK | {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT}
-"""Response codes with which a message is stored; all but the first mean that one safeguard is missing."""
+"""Response codes with which a message is stored; all but SUCCESS mean that a flush or a replica's copy is missing."""
 
 LATEST_MS = 2**63 - 1
 _UNIQUE_KEY_COUNT = 32
@@ -64,7 +64,7 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The queue and offset at which a broker stored a message, and whether a safeguard was missing."""
+    """The queue and offset at which a broker stored a message; `status` is one of the codes in `STORED`."""
 
     status: ResponseCode
     message_id: str
@@ -120,7 +120,7 @@ class Messages:
         max_reconsume_times: int | None = None,
         deadline: Deadline | None = None,
     ) -> None:
-        """Let a broker deliver a message to the group again.
+        """Let a broker deliver the message at `physical_offset` of its commit log to the group again.
 
         `delay_level` chooses the delay: 0 lets the broker decide, and -1 sends the message to the dead-letter topic
         instead.
@@ -237,7 +237,7 @@ def send_back_request(
 
 
 def _send_request(sending: Sending) -> RoutedRequest:
-    """Return the request that stores a message, in the short form with one-letter fields."""
+    """Return the request that stores a message or a batch, in the form whose field names have one letter."""
     kind = SendBatchMessageRequestHeader if sending.is_batch else SendMessageRequestHeaderV2
     header = kind(
         producer_group=sending.producer_group,

@@ -6,6 +6,7 @@ leaves names alone and is sent in two header fields. System names belong to no n
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue
@@ -31,6 +32,16 @@ SYSTEM_TOPICS = frozenset(
     }
 )
 """Topics that brokers use internally; topics named after a broker or cluster are not among them."""
+
+MOST_TOPIC, MOST_GROUP_TOPIC = 127, 255
+"""Longest name of a topic, and of a topic that brokers create for a group, in characters."""
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+def is_topic_name(name: str) -> bool:
+    """Return whether brokers accept a name for a topic; names of retry and dead-letter topics may be longer."""
+    most = MOST_GROUP_TOPIC if name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) else MOST_TOPIC
+    return len(name) <= most and _NAME.fullmatch(name) is not None
 
 
 def is_system_topic(topic: str) -> bool:
@@ -60,6 +71,10 @@ class Namespace:
         if not self.prefix or _is_system(name):
             return name
         return kind + bare.removeprefix(f"{self.prefix}%")
+
+    def wrap_queue(self, queue: MessageQueue) -> MessageQueue:
+        """Return a queue with the cluster's name of its topic."""
+        return queue._replace(topic=self.wrap(queue.topic)) if self.prefix else queue
 
     def unwrap_queue(self, queue: MessageQueue) -> MessageQueue:
         """Return a queue with the user's name of its topic."""

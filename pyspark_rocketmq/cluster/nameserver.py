@@ -60,7 +60,7 @@ class NameServers:
         return self._topics(self._ask(GetAllTopicListRequestHeader(), deadline))
 
     def fetch_topics_of_cluster(self, cluster: str, deadline: Deadline | None = None) -> tuple[str, ...]:
-        """Return the topics of one cluster, by its name, that belong to the namespace, and the system topics."""
+        """Return one cluster's topics that belong to the namespace, under the user's names, and its system topics."""
         return self._topics(self._ask(GetTopicsByClusterRequestHeader(cluster=cluster), deadline))
 
     def fetch_brokers(self, deadline: Deadline | None = None) -> tuple[BrokerEndpoints, ...]:
@@ -117,7 +117,10 @@ class NameServers:
         return self._retrying.run(lambda: self._ask_around(header, deadline), deadline)
 
     def _ask_around(self, header: RequestHeader, deadline: Deadline | None) -> Reply:
-        """Return the first reply of one round; raise an error that is not retriable at once, others after the round."""
+        """Ask one name server after the other, each once, and return the first reply.
+
+        An error that is not retriable is raised at once; a retriable one only if no name server replies.
+        """
         failures: list[RocketMQError] = []
         for number in self._in_turn():
             try:
@@ -137,7 +140,7 @@ class NameServers:
 
 
 def _combined(failures: list[RocketMQError]) -> RocketMQError:
-    """Return one error for a round in which all failed; that a topic is unknown outweighs a missing response."""
+    """Return one error for the errors of all name servers: `TopicNotFound` if one of them does not know the topic."""
     for error in failures:
         if isinstance(error, TopicNotExist):
             advice = "create the topic, or check its name and nameServer"

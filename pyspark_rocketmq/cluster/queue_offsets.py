@@ -79,7 +79,7 @@ class Offsets:
     ) -> dict[MessageQueue, QueueBounds]:
         """Return each queue's bounds: by one request per topic and broker, or by two per queue if the broker refuses.
 
-        If a broker refuses, the minimum offsets in `smallest` are used without a request.
+        After a refusal, a queue in `smallest` needs one request, because its minimum offset is taken from `smallest`.
         """
         bounds = self._fetch_statistics(queues, deadline)
         if missing := [queue for queue in queues if queue not in bounds]:
@@ -118,7 +118,7 @@ class Offsets:
     def search(
         self, times_ms: Mapping[MessageQueue, int], boundary: str = LOWER, deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
-        """Return the offset that the broker's own search reports for each queue's store time."""
+        """Return the offset that the broker's own search by store time reports for the time of each queue."""
         replies = self._search(times_ms, boundary, deadline)
         return {queue: _offset(reply, _NONE) for queue, reply in replies.items()}
 
@@ -173,7 +173,7 @@ class Offsets:
     def fetch_reported_positions(
         self, group: str, queues: Collection[MessageQueue], deadline: Deadline | None = None
     ) -> dict[MessageQueue, ReportedPosition]:
-        """Return the group's positions, each with the broker process that reports it."""
+        """Return the group's positions in the queues that have one, each with the broker process that reports it."""
         make = _committed_header(group, False)
         results = self._brokers.try_all(_requests(queues, make), any_copy=True, deadline=deadline)
         failed = [queue for queue, result in results.items() if not isinstance(result, (Reply, QueryNotFound))]
@@ -186,9 +186,9 @@ class Offsets:
     def commit(self, group: str, offsets: Mapping[MessageQueue, int], deadline: Deadline | None = None) -> None:
         """Commit the group's positions, the next offset to read of each queue, at the masters.
 
-        One queue of each topic at each broker is committed before the others. At a group's first position in a topic, a
-        broker creates a table for both; if several first positions came at once, some would be lost in a table that is
-        replaced.
+        One queue of each topic at each broker is committed before the others. A broker creates a table for a group and
+        a topic when it gets their first position. If several first positions came at once, it would create several
+        tables, and the positions in all but the last one would be lost.
         """
         first = {queues[0] for queues in _group_queues(offsets).values()}
         for goes_now in (first, offsets.keys() - first):
@@ -218,7 +218,10 @@ class Offsets:
         self._without_statistics.update(requests.keys() - replies.keys())
         bounds: dict[MessageQueue, QueueBounds] = {}
         for part, reply in replies.items():
-            bounds |= _read_statistics(wanted[part], reply)
+            table = reply.body(TopicStatsTable).offset_table
+            for queue in wanted[part]:
+                if offsets := table.get(self._brokers.settings.namespace.wrap_queue(queue)):
+                    bounds[queue] = _bounds(offsets.min_offset, offsets.max_offset, reply)
         return bounds
 
     def _fetch_bounds_singly(
@@ -240,7 +243,7 @@ class Offsets:
     def _check_ends(self, ends: Mapping[MessageQueue, int], deadline: Deadline | None) -> None:
         """Raise if a queue now ends before its earlier end: then a lagging replica replied to the search by time.
 
-        The search would have treated the messages that the replica lacks as stored before the time.
+        The search has taken the messages that the replica lacks for messages stored before the time.
         """
         for queue, (_, now, _) in self.fetch_bounds(ends, deadline).items():
             if now < ends[queue]:
@@ -293,18 +296,8 @@ def _group_queues(queues: Iterable[MessageQueue]) -> dict[_TopicAtBroker, list[M
     return parts
 
 
-def _read_statistics(queues: Collection[MessageQueue], reply: Reply) -> dict[MessageQueue, QueueBounds]:
-    table = reply.body(TopicStatsTable).offset_table
-    by_id = {queue.queue_id: offsets for queue, offsets in table.items()}
-    return {
-        queue: _bounds(by_id[queue.queue_id].min_offset, by_id[queue.queue_id].max_offset, reply)
-        for queue in queues
-        if queue.queue_id in by_id
-    }
-
-
 def _bounds(min_offset: int, max_offset: int, reply: Reply) -> QueueBounds:
-    """Return the bounds of a queue after checking them; brokers report the minimum -1 if it never held a message."""
+    """Check and return the bounds of a queue; brokers report -1 as the minimum if the queue never held a message."""
     for name, offset in (("minOffset", min_offset), ("maxOffset", max_offset)):
         _require_offset(name, offset, _NONE, reply)
     return QueueBounds(max(0, min_offset), max(0, max_offset), _is_from_replica(reply))

@@ -3,9 +3,9 @@
 An error says by its flag `retriable` whether a repetition may help. Requests whose repetition would do harm, such as
 sends, do not use this module.
 
-A caller that can wait sets a time as well as a number of retries. For this time, requests are repeated, uncounted, to a
-broker that cannot be reached, does not respond, or throttles. All other retriable errors still use up the number, since
-waiting seldom helps.
+A caller that can wait sets a time as well as a number of retries. While a broker cannot be reached, does not respond or
+throttles, requests to it are repeated for this time, and these repetitions do not count. Repetitions after all other
+retriable errors count, since waiting seldom helps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """Limits for repeated attempts, a number or a time for unreachable and busy brokers, and the pauses between."""
+    """The pauses between repeated attempts and their limits: a number, and a time for unreachable or busy brokers."""
 
     retries: int
     pause: Backoff
@@ -41,7 +41,10 @@ class Retrying:
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
 
     def run(self, attempt: Callable[[], T], deadline: Deadline | None = None) -> T:
-        """Call `attempt` until it succeeds, and return its result; raise the last error if the limits are reached."""
+        """Call `attempt` until it succeeds, and return its result.
+
+        Raise its error at once if that is not retriable, else when a limit or the deadline is reached.
+        """
         waiting = None if self.wait_for_brokers_s is None else Deadline.after(self.wait_for_brokers_s, self.clock)
         counted = 0
         for number in count():

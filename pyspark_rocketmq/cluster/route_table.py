@@ -21,7 +21,7 @@ from .routes import BrokerEndpoints, Route
 LEAST_SILENCE_S, LONGEST_SILENCE_S = 1.0, 30.0
 """Limits, in seconds, of the time without renewals after a renewal failed."""
 SILENCE_PER_WAIT = 4.0
-"""This time without renewals, as a multiple of the time that the failed renewal took."""
+"""The time without renewals after a failed one, as a multiple of the time that the failed one took."""
 MOST_TOPICS, MOST_OBJECTS = 20_000, 1_000_000
 """Limits of the table: number of routes, and of the queues and broker processes in all of them."""
 _PARTS_OF_TIME = 2
@@ -65,7 +65,8 @@ class RouteTable:
     def route(self, topic: str, deadline: Deadline | None = None, *, once: bool = False) -> Route:
         """Return the topic's current route; fetch it first if it is stale or unknown.
 
-        With `once` every name server gets the request at most once.
+        While no name server replies, return the stale route. With `once`, every name server gets the request for an
+        unknown route at most once; for a stale route this always holds.
         """
         entry = self._entries.get(topic)
         if entry is None:
@@ -81,13 +82,16 @@ class RouteTable:
                 self._entries[topic] = entry._replace(due=self._clock())
 
     def known_brokers(self) -> dict[str, BrokerEndpoints]:
-        """Return every broker that the routes in the table name."""
+        """Return all brokers that the routes in the table name, by broker name."""
         with self._lock:
             entries = tuple(self._entries.values())
         return {name: places for entry in entries for name, places in entry.route.brokers.items()}
 
     def _renew(self, topic: str, old: Route, deadline: Deadline | None) -> Route:
-        """Return a new route for a stale one; return the old one if no name server replies to a single request."""
+        """Ask every name server at most once for a new route; return the old one if none replies.
+
+        Raise an error that is not retriable, and remove the old route from the table.
+        """
         asked_at = self._clock()
         try:
             return self._fetch_new(topic, share(deadline, _PARTS_OF_TIME), once=True)

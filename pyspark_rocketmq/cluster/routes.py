@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ..errors import (
+    MOST_NAME,
     LimitExceeded,
     MalformedFrame,
     NoBrokerAvailable,
@@ -46,6 +47,11 @@ class AddressMap:
     def reach(self, advertised: Address) -> Address:
         """Return the address to use for a broker that advertises this address."""
         return dict(self.entries).get(advertised, self.other or advertised)
+
+    @property
+    def targets(self) -> tuple[Address, ...]:
+        """The addresses that are used instead of advertised ones."""
+        return (*(target for _, target in self.entries), *filter(None, [self.other]))
 
 
 class BrokerEndpoint(NamedTuple):
@@ -81,9 +87,10 @@ class BrokerEndpoints:
         )
 
     def to_read(self, suggested_id: int = MASTER_ID) -> BrokerEndpoint:
-        """Return the process to read from: the suggested one if there is one.
+        """Return the process to read from: the one with the number `suggested_id` if it exists.
 
-        A missing replica is replaced by the one with the next number, else by any process.
+        A missing replica is replaced by the one with the next number. If that is missing too, or the master is missing,
+        return the process with the lowest number.
         """
         by_id = {place.broker_id: place for place in self.endpoints}
         wanted = [suggested_id] if suggested_id == MASTER_ID else [suggested_id, suggested_id + 1]
@@ -96,7 +103,8 @@ class BrokerEndpoints:
 
 
 def broker_endpoints(data: BrokerData, address_map: AddressMap) -> BrokerEndpoints:
-    """Return the processes of one broker that a name server's reply names."""
+    """Return the processes of one broker, given its part of a name server's reply."""
+    _require_name(data.broker_name)
     try:
         found = [
             BrokerEndpoint(number, address_map.reach(parse_address(text))) for number, text in data.broker_addrs.items()
@@ -110,7 +118,7 @@ def broker_endpoints(data: BrokerData, address_map: AddressMap) -> BrokerEndpoin
 
 
 def all_broker_endpoints(named: Iterable[BrokerData], address_map: AddressMap) -> tuple[BrokerEndpoints, ...]:
-    """Return the processes of all brokers that a name server's reply names; raise if there are too many."""
+    """Return the processes of the brokers that a name server's reply names; raise if there are too many processes."""
     named = tuple(named)
     if (count := sum(len(data.broker_addrs) for data in named)) > MOST_ENDPOINTS:
         raise LimitExceeded(
@@ -118,6 +126,14 @@ def all_broker_endpoints(named: Iterable[BrokerData], address_map: AddressMap) -
             advice="check which brokers are registered at the name server",
         )
     return tuple(broker_endpoints(data, address_map) for data in named)
+
+
+def _require_name(broker_name: str) -> None:
+    """Raise unless a broker's name is one line of limited length; RocketMQ has no other rule for it."""
+    if not broker_name.isprintable() or len(broker_name) > MOST_NAME:
+        raise MalformedFrame(
+            f"a broker's name is longer than {MOST_NAME} characters or has control characters", broker=broker_name
+        )
 
 
 # --- routes ----------------------------------------------------------------------------------------------------------
@@ -131,7 +147,7 @@ class Route:
     readable: tuple[MessageQueue, ...]
     """Queues that may be read, sorted as RocketMQ sorts them."""
     writable: tuple[MessageQueue, ...]
-    """Queues that may be written, sorted; if the topic has an order configuration, the queues in it."""
+    """Queues that may be written, sorted. If the topic has an order configuration, these are the queues in it."""
     brokers: Mapping[str, BrokerEndpoints]
 
     @property
@@ -201,6 +217,7 @@ def _queues(topic: str, source: str, held: _Held) -> tuple[MessageQueue, ...]:
     """Return the queues of all brokers, sorted; errors name `source`, the field with the numbers of queues."""
     counts, total = list[tuple[str, int]](), 0
     for broker_name, count in held:
+        _require_name(broker_name)
         counts.append((broker_name, count))
         total += max(0, count)
         if total > MOST_QUEUES:

@@ -15,27 +15,23 @@ Invariant: an offset is passed over only if a master said that its message is go
 other result, an error of a server or an offset out of range, counts as a message that is there: then reading begins
 earlier, and reports more losses.
 
-A broker of 5.x whose first file is deleted returns a wrong record, until it raises the minimum, for a pull of the
-message at the very beginning of its log: the first record of the file that is now the first one. The message itself is
-gone. A record counts as such a *file head* only if it is proved to lie elsewhere: its size differs from the size in the
-consume queue, it belongs to another queue, or a pull at the offset written in it returns the same record. The offset
-alone proves nothing, since some producers make brokers store larger ones.
+A record that a broker returns in place of a deleted message (`file_heads`) counts as none.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ..broker_errors import PullNotFound, PullOffsetMoved, PullRetryImmediately
 from ..errors import RocketMQError, located
-from ..model import MessageQueue, is_light
+from ..model import MessageQueue
 from ..net.deadline import Deadline
 from ..wire.commands import PullMessageRequestHeader, PullMessageResponseHeader
-from ..wire.record import decode_record, is_at_file_start
+from ..wire.record import decode_record
 from .broker import Brokers, RoutedRequest, to_queue
+from .file_heads import FileHead, find_file_head, is_foreign
 from .names import READER_GROUP, Namespace
 from .servers import Reply
 
@@ -45,8 +41,6 @@ SEARCHES_EXACTLY = 435
 _SUBSCRIPTION_IN_REQUEST = 4
 _GONE = (PullNotFound, PullOffsetMoved, PullRetryImmediately)
 _LONG_AGO = -1
-_HEAD = struct.Struct(">i8xi4xqq")
-"""The fields size, queue id, queue offset and position in the commit log at the beginning of a record."""
 
 T = TypeVar("T")
 TimeSearch = Generator[int, int, int]
@@ -169,16 +163,6 @@ def pull_one(queue: MessageQueue, offset: int, group: str = READER_GROUP) -> Rou
     return to_queue(queue, header)
 
 
-class _FileHead(NamedTuple):
-    """A record that lies at the beginning of a file of the commit log."""
-
-    queue_id: int
-    queue_offset: int
-    physical_offset: int
-    topic: str
-    """The record's topic; empty if the record's size differs from the size in the consume queue."""
-
-
 def _find_misplaced(
     offsets: Mapping[MessageQueue, int],
     results: Mapping[MessageQueue, Reply | RocketMQError],
@@ -187,31 +171,19 @@ def _find_misplaced(
 ) -> set[MessageQueue]:
     """Return the queues whose pull returned a file head in place of a deleted message; `pull_each` sends more pulls."""
     heads = {queue: head for queue, offset in offsets.items() if (head := _maybe_file_head(offset, results[queue]))}
-    misplaced = {queue for queue, head in heads.items() if _is_foreign(queue, head, namespace)}
+    misplaced = {queue for queue, head in heads.items() if is_foreign(queue, head, namespace)}
     stated = {queue: head.queue_offset for queue, head in heads.items() if head.queue_offset > offsets[queue]}
     again = pull_each(stated) if stated else {}
     return misplaced | {queue for queue in again if _maybe_file_head(stated[queue], again[queue]) == heads[queue]}
 
 
-def _maybe_file_head(offset: int, result: Reply | RocketMQError) -> _FileHead | None:
+def _maybe_file_head(offset: int, result: Reply | RocketMQError) -> FileHead | None:
     """Return the record that was pulled at `offset` if it lies at the beginning of a file, else None."""
-    if isinstance(result, RocketMQError) or len(result.command.body) < _HEAD.size:
+    if isinstance(result, RocketMQError):
         return None
-    size, queue_id, queue_offset, physical_offset = _HEAD.unpack_from(body := result.command.body)
-    if not is_at_file_start(physical_offset):
-        return None
-    if result.header(PullMessageResponseHeader).next_begin_offset != offset + 1:
-        return None
+    next_offset = result.header(PullMessageResponseHeader).next_begin_offset
     with located(result.request.where()):
-        topic = decode_record(body)[0].topic if size == len(body) else ""
-    return _FileHead(queue_id, queue_offset, physical_offset, topic)
-
-
-def _is_foreign(queue: MessageQueue, head: _FileHead, namespace: Namespace) -> bool:
-    """Return whether a file head belongs to another queue; in a light topic, records always name other queues."""
-    if not head.topic:
-        return True
-    return not is_light(queue) and (head.topic, head.queue_id) != (namespace.wrap(queue.topic), queue.queue_id)
+        return find_file_head(offset, next_offset, result.command.body)
 
 
 def _store_time(reply: Reply) -> int:

@@ -147,5 +147,5 @@ def _judge(request: ServerRequest, result: Command | RocketMQError) -> Reply | R
 
 @cache
 def _wrapped_names(cls: Any) -> tuple[str, ...]:
-    """Return the names, in the frame, of the header fields that hold a topic or group and thus get the namespace."""
+    """Return the wire names of those header fields that hold a topic or group, and thus get the namespace."""
     return tuple(wire_name(cls, field.name) for field in fields(cls) if field.name in (*_TOPICS, *_GROUPS))

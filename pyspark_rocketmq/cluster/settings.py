@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..errors import OptionError
 from ..model import Address
+from ..net.allowed import AllowedAddresses, parse_allowed
 from ..net.backoff import Backoff
 from ..net.settings import NetSettings
 from .names import Namespace
@@ -30,7 +32,25 @@ class ClusterSettings:
     """Pause before each repetition."""
     wait_for_brokers_s: float | None = None
     """Seconds for which requests to unreachable or busy brokers are repeated; None: `retries` limits them, too."""
+    allowed_brokers: AllowedAddresses | str | None = None
+    """The only brokers to connect to: hosts, `host:port` and networks, as text with commas between; None: all.
+
+    The name servers, and the addresses to which `address_map` leads, are allowed anyway: the user wrote them.
+    """
 
     def __post_init__(self) -> None:
         if not self.name_servers:
             raise OptionError("nameServer", None, "no address", advice="give host:port, several separated by ';'")
+        if self.allowed_brokers is not None:
+            self._limit_connections(self.allowed_brokers)
+
+    def _limit_connections(self, brokers: Any) -> None:
+        """Put the allowed addresses into `net`, the settings with which every connection is opened."""
+        if isinstance(brokers, str):
+            brokers = parse_allowed(brokers)
+            object.__setattr__(self, "allowed_brokers", brokers)
+        elif not isinstance(brokers, AllowedAddresses):
+            advice = "give text: 'broker-a, broker-b:10911, 10.1.0.0/16'"
+            raise OptionError("allowed_brokers", None, f"of type {type(brokers).__name__}", advice=advice)
+        allowed = brokers.plus((*self.name_servers, *self.address_map.targets))
+        object.__setattr__(self, "net", replace(self.net, allowed=allowed))

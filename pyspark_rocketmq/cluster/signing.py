@@ -28,7 +28,7 @@ class CredentialsSource(Protocol):
 class Credentials:
     """An access key, its secret, and the token of temporary credentials."""
 
-    access_key: str
+    access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
     security_token: str | None = field(default=None, repr=False)
 

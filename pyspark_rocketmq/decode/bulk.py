@@ -11,20 +11,20 @@ batch and `decode_plain` once for its columns; between these calls it reads arra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..errors import DecodeError, located
+from ..errors import DecodeError, LimitExceeded, located
 from ..model import Address, MessageQueue, QueueRange
 from ..wire.codes import SysFlag
-from ..wire.record import MAGIC_V1, MAGIC_V2, Record, decode_record
+from ..wire.record import MAGIC_V1, MAGIC_V2, Record, decode_record, stored_crcs
 from ..wire.scan import MIN_RECORD_BYTES, record_starts
 from .columns import Column, Content, Part
 from .entries import Entries, PropertyTexts, split_entries
@@ -40,11 +40,12 @@ from .spans import (
     pack_numbers,
     pack_rows,
     pack_texts,
+    peek_windows,
     repeat_texts,
     unsigned_at,
 )
 
-__all__ = ["PlainColumns", "Records", "Responses", "Rows", "decode_plain", "find_records"]
+__all__ = ["MOST_NAME_CHARACTERS", "PlainColumns", "Records", "Responses", "Rows", "decode_plain", "find_records"]
 
 _HEAD = np.dtype(
     [
@@ -76,6 +77,9 @@ _LARGEST_BYTE, _LARGEST_SHORT = 0x7F, 0x7FFF
 """Largest valid sizes: these length fields are signed, so larger values are negative sizes."""
 _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint8).reshape(256, 2)
 
+MOST_NAME_CHARACTERS = 1024
+"""Longest name of a topic or broker that is shown in rows, far more than brokers allow; each row has a copy of it."""
+
 Rows = npt.NDArray[np.bool_]
 """A boolean array that chooses rows, records or responses."""
 
@@ -101,6 +105,10 @@ class Responses(NamedTuple):
     def are_whole(self) -> bool:
         """Whether all offsets that the responses cover are wanted, so that no message has to be left out."""
         return self.starts == self.firsts and self.ends == self.nexts
+
+    def only(self, response: int) -> Responses:
+        """Return the one response at this index."""
+        return Responses(*([field[response]] for field in self))  # type: ignore[arg-type]  # each field is a list
 
 
 # --- where records begin ---------------------------------------------------------------------------------------------
@@ -207,16 +215,29 @@ def find_records(data: Bytes, spans: Spans, responses: Responses) -> Records:
 class Records:
     """The records of several responses, all in one buffer; `counts` is the number of records in each response."""
 
+    is_inner = False
+    """Whether these are the messages of an inner batch, which have no place of their own in the commit log."""
+
     def __init__(
-        self, data: Bytes, starts: Integers, counts: Integers, responses: Responses, positions: Integers | None = None
+        self,
+        data: Bytes,
+        starts: Integers,
+        counts: Integers,
+        responses: Responses,
+        positions: Integers | None = None,
+        head: npt.NDArray[Any] | None = None,
     ) -> None:
         self.data = data
         self.starts = starts
         self.counts = counts
         self.responses = responses
-        self.head: npt.NDArray[Any] = gather_windows(data, starts, _HEAD.itemsize).view(_HEAD)[:, 0]
+        if head is None:
+            head = gather_windows(data, starts, _HEAD.itemsize).view(_HEAD)[:, 0]
+        self.head: npt.NDArray[Any] = head
         self.positions = self.stored_offsets if positions is None else positions
         """Offset of each record in its queue; the offset written in the record, until `coverage` corrects it."""
+        self._common_topic_size: int | None = None
+        """Length of the topic in all records, if it is known to be the same."""
         self.are_all_wanted = False
         """Whether all records are known to be within the wanted offsets; if False, positions have to be compared."""
 
@@ -257,7 +278,7 @@ class Records:
             return _NO_RECORDS
         return np.flatnonzero(self.sys_flags & _INNER_FLAGS == _INNER_FLAGS)
 
-    def only(self, rows: Rows) -> Records:
+    def only(self, rows: Rows) -> Self:
         """Return the records that the mask `rows` chooses.
 
         If it chooses all, return this object, which keeps its cached arrays.
@@ -265,7 +286,7 @@ class Records:
         if np.count_nonzero(rows) == len(rows):
             return self
         counts = np.bincount(self.response_of[rows], minlength=len(self.counts))
-        return Records(self.data, self.starts[rows], counts, self.responses, self.positions[rows])
+        return type(self)(self.data, self.starts[rows], counts, self.responses, self.positions[rows], self.head[rows])
 
     def has_known_magics(self) -> bool:
         """Return whether the magic number of every record is that of a known layout version."""
@@ -279,9 +300,26 @@ class Records:
         plain: Rows = self._has_plain_head & (self.property_spans.ends == self._ends)
         return plain
 
-    def topics_at(self, rows: Integers, size: int) -> Bytes:
-        """Return the topics of the plain records at the indices `rows`, one row each; all must have `size` bytes."""
-        return gather_windows(self.data, self._body_ends[rows] + 1, size)
+    def topic_fields(self, rows: Integers, size: int) -> Bytes:
+        """Return `size` bytes of each record at the indices `rows`, one row each: length of the topic, and topic."""
+        return peek_windows(self.data, self._body_ends[rows], size)
+
+    def compare_topics(self, field: bytes) -> bool:
+        """Compare the topic field of all records; return whether all have plain heads and this field.
+
+        If so, keep the length of the topic, which saves reading it from each record.
+        """
+        fields = peek_windows(self.data, self._body_ends, len(field))
+        if fields.tobytes() != field * len(fields):
+            return False
+        self._common_topic_size = len(field) - 1
+        return True
+
+    @property
+    def topic_spans(self) -> Spans:
+        """Spans of the topics in the buffer; without meaning for records that are not plain."""
+        starts = self._body_ends + 1
+        return Spans(starts, starts + self.topic_sizes)
 
     @cached_property
     def _ends(self) -> Integers:
@@ -326,8 +364,8 @@ class Records:
         For records that are not plain, spans without meaning that begin inside the buffer.
         """
         body_ends = self._body_ends
-        topic_sizes = self.topic_sizes
-        starts = np.minimum(body_ends + 3 + topic_sizes, len(self.data))
+        topic_sizes = self.topic_sizes if self._common_topic_size is None else np.uint8(self._common_topic_size)
+        starts = np.minimum(body_ends + (topic_sizes + np.int64(3)), len(self.data))
         sizes = unsigned_at(self.data, 2)[starts - 2]
         if topic_sizes.max(initial=0) > _LARGEST_BYTE or sizes.max(initial=0) > _LARGEST_SHORT:
             is_size = (topic_sizes <= _LARGEST_BYTE) & (sizes <= _LARGEST_SHORT)
@@ -358,10 +396,9 @@ def decode_plain(records: Records, columns: Sequence[Column], content: Content, 
     """Return the columns of the wanted plain records; `shapes` remembers property shapes from batch to batch."""
     plain = records.plain()
     rows = PlainRows(records.only(plain), content, shapes)
-    if content.tags or any(column.part is Part.PROPERTIES for column in columns):
-        if len(unreadable := rows.unreadable_properties()):
-            plain[np.flatnonzero(plain)[unreadable]] = False
-            rows = PlainRows(records.only(plain), content, shapes)
+    if len(unreadable := rows.unreadable({column.part for column in columns})):
+        plain[np.flatnonzero(plain)[unreadable]] = False
+        rows = PlainRows(records.only(plain), content, shapes)
     wanted = rows.are_wanted(records.are_all_wanted)
     rows = rows.only(wanted)
     arrays = [column.read(rows) for column in columns]
@@ -401,11 +438,26 @@ class PlainRows:
             wanted &= has_tag | ~filtered[records.response_of]
         return wanted
 
-    def unreadable_properties(self) -> Integers:
+    def unreadable(self, parts: Collection[Part | None]) -> Integers:
+        """Return the indices of the rows of which one of these parts cannot be read; tags need the properties, too."""
+        unreadable = _NO_RECORDS
+        if self._content.tags or Part.PROPERTIES in parts:
+            unreadable = self._unreadable_properties()
+        if self._content.check_crc and Part.BODY in parts:
+            unreadable = np.union1d(unreadable, self._damaged_bodies())
+        return unreadable
+
+    def _unreadable_properties(self) -> Integers:
         """Return the indices of the rows whose property text is not UTF-8, or whose separators do not alternate."""
         if self._shaped:
             return _NO_RECORDS
         return np.union1d(not_utf8(self._raw_properties), self._property_texts.irregular_rows())
+
+    def _damaged_bodies(self) -> Integers:
+        """Return the indices of the rows whose bodies have another CRC than the stored one."""
+        starts, ends = self._records.bodies
+        found = stored_crcs(self._records.data.data, starts.tolist(), ends.tolist())
+        return np.flatnonzero(np.array(found, np.int64) != self._records.field("body_crc"))
 
     @cached_property
     def _shaped(self) -> ShapedEntries | None:
@@ -453,8 +505,14 @@ class PlainRows:
         return self._queue_texts([queue.broker_name for queue in self._records.responses.queues])
 
     def _queue_texts(self, texts: Sequence[str]) -> pa.Array:
-        """Return a column of texts, given one text for each response: each row gets the text of its response."""
-        if len(set(texts)) == 1:
+        """Return a column of texts, given one text for each response: each row gets the text of its response.
+
+        Raise `LimitExceeded` for a text that is too long to be repeated in each row.
+        """
+        distinct = set(texts)
+        if len(longest := max(distinct, key=len)) > MOST_NAME_CHARACTERS:
+            raise _too_long(longest)
+        if len(distinct) == 1:
             return repeat_texts([texts[0].encode()], len(self._records.head))
         return pack_texts(texts).take(pack_numbers(self._records.response_of))
 
@@ -470,8 +528,10 @@ class PlainRows:
 
     @property
     def log_offset(self) -> pa.Array:
-        """Offset of each record in the broker's commit log."""
-        return self.number("physical_offset")
+        """Offset of each record in the broker's commit log; null for messages of an inner batch."""
+        return (
+            pa.nulls(len(self._records.head), pa.int64()) if self._records.is_inner else self.number("physical_offset")
+        )
 
     @property
     def timestamp_type(self) -> pa.Array:
@@ -480,8 +540,13 @@ class PlainRows:
 
     @cached_property
     def offset_message_id(self) -> pa.Array:
-        """Message id given by the broker: store host and commit-log offset in upper-case hexadecimal."""
+        """Message id given by the broker: store host and commit-log offset in upper-case hexadecimal.
+
+        Null for messages of an inner batch.
+        """
         head = self._records.head
+        if self._records.is_inner:
+            return pa.nulls(len(head), pa.string())
         raw = np.empty((len(head), 16), np.uint8)
         raw[:, :8] = np.ascontiguousarray(head["store_host"]).view(np.uint8).reshape(-1, 8)
         raw[:, 8:] = np.ascontiguousarray(head["physical_offset"]).view(np.uint8).reshape(-1, 8)
@@ -534,6 +599,13 @@ class PlainRows:
         """Topic to which a retried message or dead letter was first sent; for other messages, their own topic."""
         named = self.property_of("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC")
         return pc.coalesce(_each_distinct(self._content.own_topic, named), self.topic)
+
+
+def _too_long(name: str) -> LimitExceeded:
+    return LimitExceeded(
+        f"a name of {len(name)} characters, {name[:40]!r}..., the limit is {MOST_NAME_CHARACTERS}",
+        advice="correct the name of the broker or topic, or leave columns with it out",
+    )
 
 
 def _host_text(value: int) -> str:

@@ -19,6 +19,7 @@ from ..wire.properties import is_reserved
 
 __all__ = [
     "COLUMNS",
+    "MOST_BODY_BYTES",
     "Column",
     "ColumnType",
     "Content",
@@ -27,6 +28,10 @@ __all__ = [
     "Part",
     "default_columns",
 ]
+
+
+MOST_BODY_BYTES = 2**30
+"""Limit of any uncompressed body: with the rows before it, it fits into a column, whose offsets have 32 bits."""
 
 
 class ColumnType(Enum):
@@ -171,6 +176,8 @@ class Content:
     system_properties: bool = False
     tags: frozenset[str] = frozenset()
     """Tags of the messages that are kept; empty keeps all. Needed because brokers compare only hash codes of tags."""
+    check_crc: bool = False
+    """Whether a body whose CRC differs from the stored one counts as unreadable."""
     naming: Naming | None = None
     """Translation of topic names that messages hold; None if the cluster has no namespace."""
 

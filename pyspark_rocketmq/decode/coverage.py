@@ -30,7 +30,7 @@ from ..model import Block, MessageQueue, is_light
 from ..wire.record import message_count_of
 from ..wire.scan import mismatch
 from .bulk import Records, Rows
-from .spans import Integers
+from .spans import Integers, cut_spans, not_utf8
 
 __all__ = ["Recheck", "RecordPositions", "Suspects", "check_queues", "find_positions"]
 
@@ -38,6 +38,8 @@ _SHIFTED = (
     "%s: the offsets written in its messages differ from their positions, as after a message with an illegal sysFlag; "
     "queueOffset holds the position, storedQueueOffset the written offset"
 )
+_LONGEST_PLAIN_TOPIC = 127
+_NO_RECORDS: Integers = np.zeros(0, np.int64)
 _log = logging.getLogger(__name__)
 
 
@@ -47,8 +49,7 @@ _log = logging.getLogger(__name__)
 def check_queues(records: Records, stored_topic: Callable[[str], str]) -> None:
     """Raise `AnswerMismatch` unless all records name the topic and queue of their response.
 
-    `stored_topic` returns the topic that records must name; an empty text allows any. The length of the topic is
-    compared for every record, its text only for the first record of each response. `irregular` checks topics of
+    `stored_topic` returns the topic that records must name; an empty text allows any. `irregular` checks the topics of
     irregular records.
     """
     for row in _of_other_queues(records, stored_topic)[:1].tolist():
@@ -60,40 +61,43 @@ def check_queues(records: Records, stored_topic: Callable[[str], str]) -> None:
 
 def _of_other_queues(records: Records, stored_topic: Callable[[str], str]) -> Integers:
     queues = records.responses.queues
-    begins = records.begins[records.counts > 0]
     names = {topic: stored_topic(topic).encode() for topic in {queue[0] for queue in queues}}
     differs: Rows = records.field("queue_id") != records.queue_ids
-    if len(names) == 1 and not np.count_nonzero(differs) and _all_name(records, next(iter(names.values())), begins):
-        return begins[:0]
+    if len(names) == 1 and not np.count_nonzero(differs) and _all_name(records, next(iter(names.values()))):
+        return _NO_RECORDS
+    plain = records.plain()
     for topic, name in names.items():
         is_asked = np.array([queue.topic == topic for queue in queues])[records.response_of]
-        rows = np.flatnonzero(is_asked)
+        rows = np.flatnonzero(is_asked & plain)
         if name:
-            differs[rows] |= _name_another(records, name, begins[is_asked[begins]])[rows]
+            differs[rows] |= _name_another(records, rows, name)
         else:
-            differs[rows] = False
+            differs[is_asked] = False
+            differs[rows[_name_nothing(records, rows)]] = True
     return np.flatnonzero(differs)
 
 
-def _all_name(records: Records, name: bytes, begins: Integers) -> bool:
-    """Return whether all records are plain and name this topic.
-
-    The length of the topic is compared for all records, its text only for those at the indices `begins`.
-    """
-    sizes = records.topic_sizes
-    if not name or np.count_nonzero(sizes == len(name) & 0xFF) < len(sizes):
-        return False
-    return records.topics_at(begins, len(name)).tobytes() == name * len(begins)
+def _all_name(records: Records, name: bytes) -> bool:
+    """Return whether all records have plain heads and name this topic."""
+    field = _topic_field(name)
+    return bool(field) and records.compare_topics(field)
 
 
-def _name_another(records: Records, name: bytes, begins: Integers) -> Rows:
-    """Return a mask of the plain records whose topic has another length, or, at the indices `begins`, another text."""
-    plain = records.plain()
-    differs: Rows = (records.topic_sizes != len(name) & 0xFF) & plain
-    begins = begins[plain[begins] & ~differs[begins]]
-    texts = records.topics_at(begins, len(name))
-    differs[begins] = (texts != np.frombuffer(name, np.uint8)).any(axis=1)
-    return differs
+def _name_another(records: Records, rows: Integers, name: bytes) -> Rows:
+    """Return for each of these plain records whether it names another topic."""
+    field = _topic_field(name)
+    differs: Rows = (records.topic_fields(rows, len(field)) != np.frombuffer(field, np.uint8)).any(axis=1)
+    return differs if field else np.ones(len(rows), np.bool_)
+
+
+def _topic_field(name: bytes) -> bytes:
+    """Return the topic field of plain records, with its length; nothing if they cannot have this topic."""
+    return bytes([len(name)]) + name if 0 < len(name) <= _LONGEST_PLAIN_TOPIC else b""
+
+
+def _name_nothing(records: Records, rows: Integers) -> Integers:
+    """Return which of these plain records (indices into `rows`) have a topic that is not UTF-8."""
+    return not_utf8(cut_spans(records.data, records.topic_spans.where(rows)))
 
 
 # --- positions -------------------------------------------------------------------------------------------------------

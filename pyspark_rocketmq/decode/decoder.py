@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from ..model import Block, QueueRange
 from .bulk import PlainColumns, Records, Responses, decode_plain, find_records
-from .columns import COLUMNS, Column, ColumnType, Content, Part
+from .columns import COLUMNS, Column, ColumnType, Content
 from .coverage import Recheck, Suspects, check_queues, find_positions
 from .irregular import IrregularReader, Portion
 from .shapes import ShapeFinder
@@ -74,13 +74,8 @@ class ColumnDecoder:
         self.content = content or Content()
         self.schema = arrow_schema(columns, self.content.properties_as_json, nullable)
         self._columns = [COLUMNS[name] for name in columns]
-        parts = {column.part for column in self._columns}
-        self._irregular_reader = IrregularReader(
-            self.content,
-            reads_properties=bool(self.content.tags) or Part.PROPERTIES in parts,
-            reads_bodies=Part.BODY in parts,
-        )
         self._shapes = ShapeFinder()
+        self._irregular_reader = IrregularReader(self.content, self._columns, self._shapes)
         self._gathered = Gathered()
         self._suspects = Suspects(recheck)
 
@@ -109,7 +104,7 @@ class ColumnDecoder:
             if suspects:
                 yield from self._second().decode_all(self._suspects.read_again(gathered.blocks, suspects), size)
             else:
-                yield from self._decode(records, size.byte_count)
+                yield from self._decode(records, size)
         finally:
             gathered.clear()
 
@@ -155,14 +150,14 @@ class ColumnDecoder:
             covered = (position, 1, position + 1) if is_ahead else (position, 0, 0)
             yield Block(block.data[start:end], block.wanted, 1, *covered)
 
-    def _decode(self, records: Records, most_bytes: int) -> Iterator[Decoded]:
-        """Yield the record batch of the records; yield several if decompressed bodies are larger than `most_bytes`."""
+    def _decode(self, records: Records, size: BatchSize) -> Iterator[Decoded]:
+        """Yield the record batch of the records; yield several if irregular records hold more than `size`."""
         plain = decode_plain(records, self._columns, self.content, self._shapes)
         if not len(plain.irregular):
             yield Decoded(pa.RecordBatch.from_arrays(plain.arrays, schema=self.schema), 0, 0)
             return
         begin = 0
-        for portion in self._irregular_reader.portions(records, plain.irregular, most_bytes):
+        for portion in self._irregular_reader.portions(records, plain.irregular, *size):
             end = int(np.searchsorted(plain.places, portion.end))
             merged = self._merge(plain, begin, end, portion)
             yield Decoded(merged, portion.irregular_count, portion.dropped)
@@ -172,12 +167,13 @@ class ColumnDecoder:
         """Return a record batch of the plain rows from `begin` to `end` and the rows of a portion, in order of their
         records.
         """
-        places = np.concatenate((plain.places[begin:end], portion.records))
+        places = np.concatenate((plain.places[begin:end], portion.records, portion.array_records))
         order = pack_numbers(np.argsort(places, kind="stable"))
         merged = []
-        for column, array in zip(self._columns, plain.arrays, strict=True):
-            irregular = pa.array([column.read(row) for row in portion.rows], self.schema.field(column.name).type)
-            merged.append(pa.concat_arrays([array[begin:end], irregular]).take(order))
+        for number, column in enumerate(self._columns):
+            single = pa.array([column.read(row) for row in portion.rows], self.schema.field(column.name).type)
+            arrays = [plain.arrays[number][begin:end], single, *(more.arrays[number] for more in portion.arrays)]
+            merged.append(pa.concat_arrays(arrays).take(order))
         return pa.RecordBatch.from_arrays(merged, schema=self.schema)
 
 

@@ -1,20 +1,34 @@
 """Decode irregular records one by one, in portions of the size of a record batch.
 
-A body may be a thousand times larger after decompression, so one batch of records may fill many record batches.
+A body may be a thousand times larger after decompression, so one batch of records may fill many record batches. The
+messages of a large inner batch are decoded together, by `inner` and `bulk`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+import pyarrow as pa
+
+from ..wire.record import Record
 from ..wire.scan import mismatch
-from .bulk import Records
-from .columns import Content, Mode
+from .bulk import Records, decode_plain
+from .columns import Column, Content, Mode, Part
+from .inner import maybe_unwrap
 from .rows import Row, read_rows
+from .shapes import ShapeFinder
 from .spans import Integers
 
-__all__ = ["IrregularReader", "Portion"]
+__all__ = ["IrregularReader", "Portion", "RowArrays"]
+
+
+class RowArrays(NamedTuple):
+    """Some messages of an inner batch, as one array for each requested column."""
+
+    arrays: list[pa.Array]
+    byte_count: int
 
 
 @dataclass(slots=True)
@@ -27,62 +41,106 @@ class Portion:
     Plain records before it belong to this portion or an earlier one.
     """
     rows: list[Row] = field(default_factory=list)
+    arrays: list[RowArrays] = field(default_factory=list)
     records: list[int] = field(default_factory=list)
-    """Index of the record of each row."""
+    """Index of the record of each row in `rows`."""
+    array_records: list[int] = field(default_factory=list)
+    """Index of the record of each row in `arrays`."""
     irregular_count: int = 0
     dropped: int = 0
+    byte_count: int = 0
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
+        return len(self.records) + len(self.array_records)
+
+    def add_row(self, row: Row, record: int, byte_count: int) -> None:
+        """Append one row of the record at this index."""
+        self.rows.append(row)
+        self.records.append(record)
+        self.byte_count += byte_count
+
+    def add_arrays(self, more: RowArrays, record: int) -> None:
+        """Append several rows of the record at this index."""
+        self.arrays.append(more)
+        self.array_records += [record] * len(more.arrays[0])
+        self.byte_count += more.byte_count
 
 
-@dataclass(frozen=True, slots=True)
 class IrregularReader:
     """Decodes irregular records; it reads properties and bodies only if a requested column needs them."""
 
-    content: Content
-    reads_properties: bool
-    reads_bodies: bool
+    def __init__(self, content: Content, columns: Sequence[Column], shapes: ShapeFinder) -> None:
+        parts = {column.part for column in columns}
+        self._content = content
+        self._columns = columns
+        self._shapes = shapes
+        self._reads_properties = bool(content.tags) or Part.PROPERTIES in parts
+        self._reads_bodies = Part.BODY in parts
 
-    def portions(self, records: Records, irregular: Integers, most_bytes: int) -> Iterator[Portion]:
-        """Yield the rows in portions; a portion ends at the first record that brings it above `most_bytes`.
+    def portions(self, records: Records, irregular: Integers, most_rows: int, most_bytes: int) -> Iterator[Portion]:
+        """Yield the rows in portions; a portion ends when it has `most_rows`, or more than `most_bytes`.
 
-        The last portion may be empty; its `end` is the number of all records.
+        This may be in the middle of an inner batch. The last portion may be empty; its `end` is the number of all
+        records.
         """
-        portion, byte_count = Portion(0), 0
+        portion = Portion(0)
         for index in irregular.tolist():
             portion.irregular_count += 1
             portion.end = index + 1
-            for row in self._wanted_rows(records, index):
-                if self._is_kept(row):
-                    portion.rows.append(row)
-                    portion.records.append(index)
-                    byte_count += self._size(row)
+            for piece in self._pieces(records, index, most_rows, most_bytes):
+                if isinstance(piece, RowArrays):
+                    portion.add_arrays(piece, index)
+                elif self._is_kept(piece):
+                    portion.add_row(piece, index, self._size(piece))
                 else:
                     portion.dropped += 1
-            if byte_count > most_bytes:
-                yield portion
-                portion, byte_count = Portion(0), 0
+                if portion.byte_count > most_bytes or portion.row_count >= most_rows:
+                    yield portion
+                    portion = Portion(index + 1)
         portion.end = len(records.starts)
         yield portion
 
-    def _wanted_rows(self, records: Records, index: int) -> Iterator[Row]:
+    def _pieces(self, records: Records, index: int, most_rows: int, most_bytes: int) -> Iterator[Row | RowArrays]:
         """Yield the messages of a record that are within the wanted offsets and have a wanted tag.
 
         Raise `AnswerMismatch` if the record names another topic.
         """
         record, wanted = records.record(index), records.responses.ranges[records.response_of[index]]
         position = int(records.positions[index])
-        if (topic := self.content.stored_topic(wanted.queue.topic)) and record.topic != topic:
+        if (topic := self._content.stored_topic(wanted.queue.topic)) and record.topic != topic:
             what = f"holds a message of {record.topic}, queue {record.queue_id}"
             raise mismatch(wanted.queue, position, what)
-        for row in read_rows(record, wanted.queue, self.content, position):
+        if together := self._decode_together(records, index, record, most_rows, most_bytes):
+            yield from together
+            return
+        for row in read_rows(record, wanted.queue, self._content, position):
             if wanted.start <= row.position < wanted.end and row.passes_tags():
                 yield row
 
+    def _decode_together(
+        self, records: Records, index: int, record: Record, most_rows: int, most_bytes: int
+    ) -> list[RowArrays]:
+        """Return the wanted messages of a large inner batch; nothing if some of it has to be decoded one by one."""
+        inner = maybe_unwrap(records, index, record, self._content)
+        if inner is None:
+            return []
+        found = []
+        for part in inner.portions(most_rows, most_bytes):
+            decoded = decode_plain(part, self._columns, self._content, self._shapes)
+            if len(decoded.irregular):
+                return []
+            found.append(RowArrays(decoded.arrays, part.byte_count))
+        return found
+
     def _is_kept(self, row: Row) -> bool:
         """Return False in mode DROPMALFORMED if a part of the message that a requested column needs is unreadable."""
-        if self.content.mode is not Mode.DROPMALFORMED:
+        if self._content.mode is not Mode.DROPMALFORMED:
             return True
-        return not ((self.reads_properties and row.all_properties is None) or (self.reads_bodies and row.body is None))
+        lacks_properties = self._reads_properties and row.all_properties is None
+        return not (lacks_properties or (self._reads_bodies and row.body is None))
 
     def _size(self, row: Row) -> int:
-        body = row.body if self.reads_bodies else row.record.body
-        return len(body or b"")
+        body = row.body if self._reads_bodies else row.record.body
+        return len(body or b"") + len(row.record.properties_text)

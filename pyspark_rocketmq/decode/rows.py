@@ -27,6 +27,8 @@ LEAST_MS, MOST_MS = -62_135_596_800_000, 253_402_300_799_999
 Only wrong clocks give other times.
 """
 
+_TOLERATE = "set mode to PERMISSIVE (null) or DROPMALFORMED (leave out) to go on"
+
 
 class Row:
     """One message, of which each attribute and method returns the value of one column.
@@ -54,7 +56,7 @@ class Row:
     @cached_property
     def body(self) -> bytes | None:
         """Decompressed body; None if it is unreadable and the mode is not FAILFAST."""
-        return self._attempt(lambda: self.record.unpacked_body(self._content.max_body_bytes))
+        return self._attempt(self._read_body)
 
     def property_of(self, *names: str) -> str | None:
         """Return the value of the first of these properties that the message has; None if it has none."""
@@ -127,6 +129,11 @@ class Row:
         """Return whether the message has one of the wanted tags, or its topic is not filtered."""
         return not self._content.filters(self.topic) or self.property_of("TAGS") in self._content.tags
 
+    def _read_body(self) -> bytes:
+        if self._content.check_crc and not self._is_inner:  # Messages of an inner batch have no stored CRC.
+            self.record.check_crc()
+        return self.record.unpacked_body(self._content.max_body_bytes)
+
     def _attempt(self, read: Callable[[], T]) -> T | None:
         try:
             return read()
@@ -143,7 +150,7 @@ def read_rows(record: Record, queue: MessageQueue, content: Content, position: i
     """
     ahead = 0 if position is None else record.queue_offset - position
     try:
-        messages = unwrap_inner_batch(record, content.max_body_bytes)
+        messages = _unwrap(record, content)
     except DecodeError as error:
         _require_tolerance(error, queue, content)
         batch = Row(record, queue, content, inner=False, ahead=ahead)
@@ -154,10 +161,17 @@ def read_rows(record: Record, queue: MessageQueue, content: Content, position: i
         yield Row(message, queue, content, record.is_inner_batch, ahead)
 
 
+def _unwrap(record: Record, content: Content) -> list[Record]:
+    """Return the messages of a record; check the CRC of an inner batch first, if CRCs are checked."""
+    if content.check_crc and record.is_inner_batch:
+        record.check_crc()
+    return unwrap_inner_batch(record, content.max_body_bytes)
+
+
 def _require_tolerance(error: DecodeError, queue: MessageQueue, content: Content) -> None:
     """Raise the error in mode FAILFAST, with the broker's name and the advice to use another mode."""
     if content.mode is Mode.FAILFAST:
-        error.advice = error.advice or "set mode to PERMISSIVE (null) or DROPMALFORMED (leave out) to go on"
+        error.advice = f"{error.advice}; or {_TOLERATE}" if error.advice else _TOLERATE
         raise error.locate(broker=queue.broker_name) from error.__cause__
 
 

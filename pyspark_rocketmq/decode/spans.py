@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..errors import LimitExceeded
+
 __all__ = [
     "Bytes",
     "Integers",
@@ -32,6 +34,12 @@ __all__ = [
     "repeat_texts",
     "unsigned_at",
 ]
+
+_MOST_COLUMN_BYTES = 2**31 - 1
+"""Largest offset in an array of Arrow, which has 32-bit offsets; a larger one would wrap to another place in memory."""
+_OFFSET_BYTES = 4
+_MOST_KEPT_BYTES = 8 * 2**20
+"""Largest array that `repeat_texts` keeps for later calls."""
 
 Bytes = npt.NDArray[np.uint8]
 Integers = npt.NDArray[np.int64]
@@ -67,6 +75,7 @@ def cut_spans(data: Bytes, spans: Spans, type_: pa.DataType | None = None) -> pa
 def cut_windows(data: Bytes, starts: Integers, width: int, type_: pa.DataType) -> pa.Array:
     """Return slices of `width` bytes from each start, as an Arrow array of type `type_`."""
     count = len(starts)
+    _require_room(count * width)
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
     rows = gather_windows(data, starts, width)
     return pa.Array.from_buffers(type_, count, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
@@ -83,6 +92,7 @@ def pack_numbers(values: npt.NDArray[Any], absent: npt.NDArray[np.bool_] | None 
 
 def pack_rows(rows: Bytes | bytes, widths: Sequence[int], count: int) -> pa.Array:
     """Return an Arrow array of strings: `rows` holds `count` rows, each with one text of each of these widths."""
+    _require_room(count * sum(widths))
     ends = np.cumsum(widths, dtype=np.int32)
     offsets = np.zeros(count * len(widths) + 1, np.int32)
     offsets[1:] = np.add.outer(np.arange(count, dtype=np.int32) * np.int32(sum(widths)), ends).reshape(-1)
@@ -90,13 +100,22 @@ def pack_rows(rows: Bytes | bytes, widths: Sequence[int], count: int) -> pa.Arra
 
 
 def repeat_texts(texts: Sequence[bytes], count: int) -> pa.Array:
-    """Return an Arrow array of strings that repeats these texts `count` times; calls with equal texts share memory."""
-    return _repeated(tuple(texts), 1 << max(0, count - 1).bit_length()).slice(0, count * len(texts))
+    """Return an Arrow array of strings that repeats these texts `count` times.
+
+    Calls with equal texts share memory, unless the array is large.
+    """
+    wanted, kept_count = tuple(texts), 1 << max(0, count - 1).bit_length()
+    _require_room(count * sum(map(len, texts)))
+    if kept_count * sum(len(text) + _OFFSET_BYTES for text in texts) > _MOST_KEPT_BYTES:
+        return _repeat(wanted, count)
+    return _kept(wanted, kept_count).slice(0, count * len(texts))
 
 
-@lru_cache(maxsize=16)
-def _repeated(texts: tuple[bytes, ...], count: int) -> pa.Array:
+def _repeat(texts: tuple[bytes, ...], count: int) -> pa.Array:
     return pack_rows(b"".join(texts) * count, list(map(len, texts)), count)
+
+
+_kept = lru_cache(maxsize=16)(_repeat)
 
 
 def pack_texts(texts: Sequence[str]) -> pa.Array:
@@ -119,11 +138,21 @@ def cut_pairs(
 
     Null where `absent` is true.
     """
+    _require_room(len(data))
     offsets = np.zeros(edges.size + 2, np.int32)
     offsets[1:-1], offsets[-1] = edges.reshape(-1), len(data)
     slots = np.arange(1, edges.size, 2, dtype=np.int32)
     interleaved = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(type_, edges.size + 1, interleaved).take(pack_numbers(slots, absent))
+
+
+def _require_room(byte_count: int) -> None:
+    """Raise `LimitExceeded` if a column of this size does not fit into an array of Arrow."""
+    if byte_count > _MOST_COLUMN_BYTES:
+        raise LimitExceeded(
+            f"a column of {byte_count} bytes in one record batch, the limit is {_MOST_COLUMN_BYTES}",
+            advice="set arrowBatchSize to fewer rows, or read fewer columns",
+        )
 
 
 def gather_windows(data: Bytes, starts: Integers, width: int) -> Bytes:

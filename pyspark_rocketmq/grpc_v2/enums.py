@@ -112,7 +112,7 @@ class Language(IntEnum):
 
 
 class TransactionResolution(IntEnum):
-    """The ends of a transaction."""
+    """The ways to end a transaction."""
 
     UNSPECIFIED = 0
     COMMIT = 1

@@ -136,7 +136,7 @@ def _choice_index(message: DescriptorProto, choice: str) -> int:
 
 
 def _add_presence(message: DescriptorProto) -> None:
-    """Put each optional field into a `oneof` of its own, as proto3 requires; these follow the real ones."""
+    """Put each optional field into a `oneof` of its own, as proto3 requires, after those that the API defines."""
     for field in message.field:
         if field.proto3_optional:
             field.oneof_index = _choice_index(message, f"_{field.name}")

@@ -55,7 +55,7 @@ _DELAYS = ("DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC")
 def endpoints_of(addresses: Iterable[Address]) -> Any:
     """Return an Endpoints message with these addresses.
 
-    The first address decides whether its scheme is IPv4 or IPv6.
+    The message's scheme (IPv4 or IPv6) is that of the first address.
     """
     addresses = tuple(addresses)
     is_v6 = any(":" in address.host for address in addresses[:1])
@@ -193,7 +193,7 @@ def _write_properties(system: Any, properties: Mapping[str, str]) -> None:
 
 
 def read_message(message: Any) -> StoredMessage:
-    """Return a message that a consumer received as a stored message, without the properties that servers hide."""
+    """Convert a message that a consumer received to a stored message, without properties that the API leaves out."""
     system = message.system_properties
     properties = read_properties(message)
     for unstored in ("PGROUP", "RECONSUME_TIME", "BORN_TIMESTAMP", "__BORNHOST"):

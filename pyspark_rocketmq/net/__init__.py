@@ -3,6 +3,7 @@
     settings        the settings of a connection: timeouts, limits, TLS
     deadline        moments until which an operation may wait
     backoff         delays between attempts
+    allowed         the addresses to which connections may be opened
     transport       one TCP or TLS stream; the only module that opens them
     tls_stream      TLS over a socket, a bounded piece at a time
     failures        the errors of requests that get no response
@@ -11,6 +12,7 @@
     threaded        a connection with a thread of its own, for callers in any thread
     pool            open connections for repeated use, within one process
     pipeline        many requests of one kind in flight, over one connection per address
+    host            the address under which other machines can reach this one
 
 A connection returns the server's response, whatever its response code is. It raises when there is no response:
 `RequestTimeout` ends one request; every other error ends the connection and all its requests.

@@ -1,7 +1,7 @@
 """Compute the delays between attempts of a request or a connection.
 
-Each delay is twice the previous one, and is shortened at random, so that clients that failed at the same time do not
-retry at the same time.
+Delays double up to a limit. Each is shortened at random, so that clients that failed at the same time do not retry at
+the same time.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from enum import Enum
 from random import Random
 
 _random = Random()
-"""Numbers of our own: programs that seed the module `random` get the same numbers with and without this library."""
+"""A generator of our own: programs that seed the module `random` get the same numbers with and without this library."""
 
 
 class Jitter(Enum):
-    """The largest part of a delay by which it may be shortened at random: all or half of it."""
+    """The largest part of a delay that may be cut off at random: all or half of it."""
 
     FULL = 1.0
     EQUAL = 0.5

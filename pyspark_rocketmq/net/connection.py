@@ -81,7 +81,7 @@ class Channel:
         """The deadline until which the stream must accept some bytes; None once it has accepted all."""
         self._untaken_s = settings.untaken_s
         self._forgiven, self._counted_until = 0, self.heard_at + UNASKED_S
-        """The number of unrequested frames before the current `UNASKED_S`, and the end of this period."""
+        """The number of unrequested frames before the current period of `UNASKED_S`, and the end of that period."""
         self._send_failure: ConnectionLost | None = None
         self._heard = False
         self._silent_since: float | None = None
@@ -93,7 +93,7 @@ class Channel:
         return self.request_as(code, 1, self.session.writer(code, fields, body))[0]
 
     def request_as(self, code: int, count: int, write: Writer) -> Sequence[int]:
-        """Put `count` requests into the outbox, whose frames `write` makes from their opaques; return the opaques."""
+        """Put `count` requests into the outbox; return their opaques, from which `write` makes the frames."""
         try:
             opaques, frames = self.session.request_as(code, count, write)
         except ProtocolError as error:
@@ -122,7 +122,7 @@ class Channel:
         self.outbox.put(self.session.reply(request, answer))
 
     def decline(self, request: Command) -> None:
-        """Respond to a request of the server that its code is not supported; count it as an unrequested frame."""
+        """Tell the server that the code of its request is not supported; count the request as an unrequested frame."""
         self.session.unasked += 1
         remark = f"request code {request.code} is not supported"
         self.answer(request, Command(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
@@ -130,9 +130,10 @@ class Channel:
     # --- moving bytes: one attempt each ------------------------------------------------------------------------------
 
     def send(self, data: memoryview) -> int:
-        """Send the outbox's head, as far as the stream accepts it now; return the number of bytes to remove from it.
+        """Send `data`, the outbox's head, as far as the stream accepts it now.
 
-        After an error, which `receive` raises later, this is the number of all bytes.
+        Return the number of bytes to remove from the outbox. After an error of sending, this is the number of all
+        bytes; `receive` raises the error later.
         """
         if self._send_failure:
             return len(data)
@@ -204,7 +205,7 @@ class Channel:
     # --- limits ------------------------------------------------------------------------------------------------------
 
     def _fail_if_stuck(self) -> bool:
-        """Note that the stream accepted no bytes; return True if that has lasted `untaken_s`, which fails sending."""
+        """Note that the stream accepted no bytes; if this has lasted `untaken_s`, let sending fail and return True."""
         self.untaken = self.untaken or Deadline.after(self._untaken_s)
         if not self.untaken.expired:
             return False
@@ -252,7 +253,7 @@ class Channel:
         return self._explain(self._lost("the server closed the connection", "try again"))
 
     def _explain(self, error: ConnectionLost) -> ConnectionLost:
-        """Return the error; it advises TLS if the server ended a stream without TLS before sending any bytes."""
+        """Return the error; let it advise TLS if the stream has no TLS and the server has not sent any bytes."""
         if not self._heard and not self.transport.encrypted:
             error.advice = _TLS_ADVICE
         return error
@@ -270,7 +271,7 @@ class Connection:
     Bytes are sent and received only while the caller waits or calls `exchange`; `submit` only adds to the outbox, so
     that requests leave together. Replies are the server's responses, whatever their response code; their bodies are
     views of the receive buffer. A passed deadline raises `RequestTimeout`, and the connection stays usable. Any other
-    error ends it: every request in flight, and every later call, raises that error.
+    error ends the connection: every request in flight, and every later call, raises that error.
     """
 
     def __init__(self, transport: Transport, settings: NetSettings) -> None:
@@ -283,8 +284,8 @@ class Connection:
 
     @classmethod
     def open(cls, address: Address, settings: NetSettings, deadline: Deadline | None = None) -> Self:
-        """Return a new connection, or raise at the deadline; its default is the settings' connect timeout."""
-        return cls(connect(address, deadline or settings.connect_deadline(), settings.tls), settings)
+        """Return a new connection, or raise at the deadline, by default after the settings' connect timeout."""
+        return cls(connect(address, deadline or settings.connect_deadline(), settings), settings)
 
     def __repr__(self) -> str:
         state = f"ended by {self._failure.code}" if self._failure else "open"
@@ -297,7 +298,10 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether no error has ended the connection yet; an end that was not received yet does not show."""
+        """Whether no error has ended the connection yet.
+
+        If the server has closed it, this shows only when bytes are next sent or received.
+        """
         return self._failure is None
 
     @property
@@ -340,7 +344,7 @@ class Connection:
         return self._channel.request(code, fields, body)
 
     def submit_as(self, code: int, count: int, write: Writer) -> Sequence[int]:
-        """Put `count` requests into the outbox, whose frames `write` makes from their opaques; return the opaques."""
+        """Put `count` requests into the outbox; return their opaques, from which `write` makes the frames."""
         self._raise_if_ended((code,))
         return self._channel.request_as(code, count, write)
 
@@ -352,7 +356,7 @@ class Connection:
         return self._ready.popitem(last=False)[1]
 
     def ready_replies(self) -> list[Reply]:
-        """Return the responses received so far, without waiting.
+        """Remove and return the responses received so far, without waiting.
 
         If there are none, and an error has ended the connection, raise that error.
         """

@@ -37,7 +37,7 @@ class Deadline:
 
 
 def in_turn(deadline: Deadline | None, items: Collection[T]) -> Iterator[tuple[T, Deadline | None]]:
-    """Yield each item with a deadline of its own: an equal share of the time then left for the remaining items."""
+    """Yield each item with a deadline of its own; the time that is left is shared equally among the remaining items."""
     for left, item in zip(range(len(items), 0, -1), items, strict=True):
         yield item, share(deadline, left)
 

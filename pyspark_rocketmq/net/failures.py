@@ -39,7 +39,7 @@ def for_requests(error: E, codes: Iterable[int]) -> E:
 def timed_out(address: object, codes: Iterable[int], deadline: Deadline, unsent_bytes: int) -> RequestTimeout:
     """Return the error of requests whose deadline has passed.
 
-    If `unsent_bytes` is above 0, the text says that the server has not accepted these bytes: it does not read.
+    If `unsent_bytes` is above 0, the text says that the server has not accepted this number of bytes.
     """
     unsent = f", the server has yet to take {unsent_bytes} bytes from us" if unsent_bytes else ""
     error = RequestTimeout(

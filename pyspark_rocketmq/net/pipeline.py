@@ -5,8 +5,9 @@ Requests are submitted in groups. All requests of a group are due at the same mo
 connection has received no bytes since the request was sent, all requests on the connection time out with it, and the
 next request gets a new connection.
 
-A slow address does not delay requests to other addresses. Opening a connection waits; requests that are submitted by
-then are sent first, and an address that failed is not tried again before the next `send`.
+A slow address does not delay requests to other addresses. Opening a connection blocks the caller, so the requests
+submitted until then are sent first. An address to which no connection could be opened is not tried again before the
+next `send`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from .transport import wait_ready
 __all__ = ["Pipeline", "RequestKind", "wait_any"]
 
 _LATE_S = 1.0
-"""The longest time to receive bytes that had arrived by a deadline; a socket's buffers are read faster."""
+"""The longest time, in seconds, to receive after a deadline what had arrived by then; usually it takes less."""
 G = TypeVar("G")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class RequestKind(NamedTuple, Generic[T]):
     advice: str
     """The advice in the error of a request that times out."""
     read: Callable[[Command], T]
-    """Returns the result that a response holds, or raises the error that it reports."""
+    """A function that returns the result in a response, or raises the error that the response reports."""
 
 
 class _ConnectionState(Generic[G, R]):
@@ -105,7 +106,7 @@ class Pipeline(Generic[G, R, T]):
         return state.connection.is_open
 
     def enqueue(self, address: Address, group: G, requests: Sequence[R], write: Writer) -> None:
-        """Add the requests of a group, whose frames `write` makes from their opaques; `send` or `drain` sends them."""
+        """Add requests of a group, which `send` or `drain` sends; `write` makes their frames, given their opaques."""
         state = self._states[address]
         due = self._clock() + self._kind.timeout_s
         opaques = state.connection.submit_as(self._kind.code, len(requests), write)
@@ -113,7 +114,7 @@ class Pipeline(Generic[G, R, T]):
             state.pending[opaque] = due, group, request
 
     def send(self) -> None:
-        """Send the added requests, as far as that is possible without waiting; allow new attempts to connect."""
+        """Send the added requests, as far as possible without waiting; let `connect` try failed addresses again."""
         self._exchange()
         self._unreachable.clear()
 
@@ -144,9 +145,10 @@ class Pipeline(Generic[G, R, T]):
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def drain(self, until: float) -> list[tuple[G, R, T | RocketMQError]]:
-        """Wait for responses until a moment of the clock; return the requests that got a response, timed out or failed.
+        """Wait for responses, at most until the moment `until` of the clock; return the requests that have ended.
 
-        Each comes as (group, request, result or error). The list is empty if there are none.
+        A request ends with a response, a timeout or another error. It comes as (group, request, result or error). The
+        list may be empty.
         """
         busy = [state for state in self._states.values() if state.pending]
         wake_at = min([until, *(state.first_due for state in busy)])
@@ -159,7 +161,7 @@ class Pipeline(Generic[G, R, T]):
         return drained
 
     def _take_responses(self, state: _ConnectionState[G, R], drained: list[tuple[G, R, T | RocketMQError]]) -> None:
-        """Add the requests whose responses have arrived to `drained`.
+        """Add to `drained` the requests whose responses have arrived.
 
         If the connection has ended, add all its other requests with the error that ended it.
         """
@@ -180,10 +182,11 @@ class Pipeline(Generic[G, R, T]):
     def _expire(
         self, state: _ConnectionState[G, R], drained: list[tuple[G, R, T | RocketMQError]], *, is_talking: bool
     ) -> None:
-        """Add requests that timed out to `drained`: all of them, if no byte arrived since the first was sent.
+        """Add to `drained` the requests that timed out: all of them, if no byte arrived since the oldest was sent.
 
-        While responses arrive (`is_talking`), an overdue request may have one that arrived in time but is not received
-        yet. So it times out only after the server has answered a request that was sent when the first was due already.
+        While responses arrive (`is_talking`), the response to an overdue request may have arrived in time and still
+        wait to be received. So the overdue request times out only when a request that was sent after its due time has
+        been answered.
         """
         now, longest_s = self._clock(), self._kind.timeout_s
         limit = min(now, state.answered_due - longest_s) if is_talking else now
@@ -212,8 +215,8 @@ def wait_any(
 ) -> list[Connection]:
     """Wait until a connection has a response or has ended; return all such connections.
 
-    Return an empty list if there is none when the moment `until` of the clock has passed. Responses that the kernel
-    holds by then still count, even if this is called late; receiving them takes at most `_LATE_S`.
+    Return an empty list if there is none by the moment `until` of the clock. Responses that the kernel holds by then
+    still count, even if the call comes later; receiving them takes at most `_LATE_S`.
     """
     late_until: float | None = None
     while True:

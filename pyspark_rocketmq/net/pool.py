@@ -49,7 +49,7 @@ class ConnectionPool:
 
     @contextmanager
     def connection(self, address: Address, deadline: Deadline | None = None) -> Iterator[Connection]:
-        """Lend a connection for a `with` block, as by `take` and `give_back`."""
+        """Lend a connection for a `with` block: call `take` before it and `give_back` after it."""
         connection = self.take(address, deadline)
         try:
             yield connection
@@ -57,7 +57,7 @@ class ConnectionPool:
             self.give_back(connection)
 
     def take(self, address: Address, deadline: Deadline | None = None) -> Connection:
-        """Return an idle connection to the address that the server has not closed, else a new connection."""
+        """Return an idle connection to the address if the server has not closed it, else a new connection."""
         while connection := self._take_idle(address):
             connection.exchange()
             if connection.is_settled:
@@ -69,7 +69,10 @@ class ConnectionPool:
         return connection
 
     def give_back(self, connection: Connection) -> None:
-        """Keep a connection for the next user, or close it if it is not settled (`Connection.is_settled`)."""
+        """Keep a connection for the next user, if it is settled (`Connection.is_settled`); else close it.
+
+        Close it also if `close_all` was called while it was lent.
+        """
         with self._lock:
             keep = connection in self._lent and connection.is_settled
             self._lent.discard(connection)
@@ -136,7 +139,8 @@ class SharedPool:
     def connection(self, address: Address, deadline: Deadline | None = None) -> ThreadedConnection:
         """Return the connection to an address; if there is none, one caller opens it and other callers wait.
 
-        A mute connection is replaced by a new one. It is closed only then, because bytes may still arrive on it.
+        A mute connection is replaced by a new one. It is closed only when the new one is open, because bytes may still
+        arrive on it.
         """
         deadline = deadline or self.settings.connect_deadline()
         with self._lock:
@@ -195,7 +199,7 @@ class SharedPool:
             replaced.close("no bytes came from the server for a whole timeout; a new connection was made", "try again")
 
     def _keep(self, opening: Future[ThreadedConnection], connection: ThreadedConnection) -> ThreadedConnection | None:
-        """Keep a new connection and return the one that it replaces, or None; close it if the pool was closed."""
+        """Keep a new connection, or close it if the pool was closed; return the one that it replaces, or None."""
         with self._lock:
             wanted = self._finish(opening, connection.address)
             replaced = self._connections.get(connection.address) if wanted else None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ..wire.frame import MAX_FRAME_BYTES
 from ..wire.header import HeaderType
+from .allowed import AllowedAddresses
 from .deadline import Deadline
 
 
@@ -36,6 +37,8 @@ class NetSettings:
     max_frame_bytes: int = MAX_FRAME_BYTES
     header_type: HeaderType = HeaderType.JSON
     tls: TlsSettings | None = None
+    allowed: AllowedAddresses | None = None
+    """The only addresses to which connections may be opened; None: all. `ClusterSettings` sets it."""
 
     def connect_deadline(self) -> Deadline:
         """Return the deadline of a new connection, TLS handshake included."""

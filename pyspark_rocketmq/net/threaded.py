@@ -4,7 +4,7 @@ The connection has a thread of its own, the *reader*. It receives all the time a
 server can always write, and two sides that both write cannot block each other. A caller puts its frame into the outbox
 and sends it at once if no other thread is sending; the reader sends the bytes that the stream does not accept at once.
 
-A third thread serves the requests sent by the server, because serving one may take long; it starts with the first of
+Another thread serves the requests sent by the server, because serving one may take long; it starts with the first of
 them. The reader itself serves requests with a `quick` code. While too many requests wait to be served, the reader
 receives nothing, so the server cannot send; when that lasts for a request's timeout, the connection ends.
 
@@ -36,7 +36,7 @@ from .settings import NetSettings
 from .transport import READ, Transport, Waitable, Waker, connect, wait_ready
 
 Handler = Callable[[Address, Command], Command | None]
-"""Returns the response to a request that the server at an address has sent; None if its code is not supported."""
+"""A function that returns the response to a request of the server at an address; None for an unsupported code."""
 
 MAX_UNSENT_BYTES = 16 * 1024 * 1024
 """The size of the outbox at which callers wait until the server has accepted some of its bytes."""
@@ -44,7 +44,7 @@ MAX_UNSENT_BYTES = 16 * 1024 * 1024
 _STALE_DEADLINES = 1024
 _CLOSING_S = 1.0
 _MOST_LOGGED = 3
-"""The largest number of log lines about failures to serve requests of the server."""
+"""The largest number of log lines per connection about failures to serve requests of the server."""
 _log = logging.getLogger(__name__)
 
 
@@ -111,8 +111,8 @@ class ThreadedConnection:
         handler: Handler | None = None,
         quick: Collection[int] = frozenset(),
     ) -> Self:
-        """Return a new connection, or raise at the deadline; its default is the settings' connect timeout."""
-        return cls(connect(address, deadline or settings.connect_deadline(), settings.tls), settings, handler, quick)
+        """Return a new connection, or raise at the deadline, by default after the settings' connect timeout."""
+        return cls(connect(address, deadline or settings.connect_deadline(), settings), settings, handler, quick)
 
     def __repr__(self) -> str:
         open_state = "held up" if self._held_up else "open"
@@ -192,7 +192,7 @@ class ThreadedConnection:
         return opaque, future
 
     def _give_up(self, opaque: int) -> _Pending | None:
-        """Give up a request that timed out and return it; return None if it is no longer in flight. Needs the lock."""
+        """Give up and return a request that timed out, or None if it is not in flight. The caller holds the lock."""
         if pending := self._pending.pop(opaque, None):
             self._channel.session.forget(opaque)
             self._channel.note_time_out(pending.heard_at)
@@ -309,7 +309,7 @@ class ThreadedConnection:
             pending.future.set_exception(self._timed_out(pending.code, pending.deadline))
 
     def _drop_stale_deadlines(self) -> None:
-        """Remove answered requests from the heap of deadlines once they are more than half of it."""
+        """Remove answered requests from the heap of deadlines once they clearly outnumber those in flight."""
         if len(self._deadlines) > 2 * len(self._pending) + _STALE_DEADLINES:
             self._deadlines = [entry for entry in self._deadlines if entry[1] in self._pending]
             heapq.heapify(self._deadlines)

@@ -44,7 +44,7 @@ class TlsStream:
 
     @property
     def holds_bytes(self) -> bool:
-        """Whether bytes have been read from the socket that `recv_into` has not returned yet."""
+        """Whether the stream holds bytes that it has read from the socket and that `recv_into` has not returned yet."""
         return bool(self._incoming.pending or self._tls.pending())
 
     def shake_hands(self) -> bool:
@@ -91,7 +91,7 @@ class TlsStream:
         return count
 
     def _read(self, space: memoryview) -> int:
-        """Decrypt the bytes in memory; return the number of bytes. An error after data is raised by the next call."""
+        """Decrypt bytes in OpenSSL's memory; return their number. An error after data is raised by the next call."""
         count = 0
         try:
             while count < len(space) and (more := self._read_into(len(space) - count, space[count:])):

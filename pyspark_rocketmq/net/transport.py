@@ -26,7 +26,7 @@ from typing import Any, Protocol
 from ..errors import ConnectError, ConnectionLost, OptionError
 from ..model import Address
 from .deadline import Deadline
-from .settings import TlsSettings
+from .settings import NetSettings, TlsSettings
 from .tls_stream import TlsStream
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -47,7 +47,7 @@ class Waitable(Protocol):
 if sys.platform == "win32":
 
     def wait_ready(waits: Iterable[tuple[Waitable, int]], timeout_s: float | None = None) -> bool:
-        """Wait until a descriptor is ready for its `READ` or `WRITE`; return False if the timeout comes first."""
+        """Wait until a descriptor is ready for one of its events; return False if the timeout comes first."""
         with selectors.SelectSelector() as selector:
             for waitable, needs in waits:
                 selector.register(waitable.fileno(), needs)
@@ -57,7 +57,7 @@ else:
     _POLLED = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLIN | select.POLLOUT}
 
     def wait_ready(waits: Iterable[tuple[Waitable, int]], timeout_s: float | None = None) -> bool:
-        """Wait until a descriptor is ready for its `READ` or `WRITE`; return False if the timeout comes first.
+        """Wait until a descriptor is ready for one of its events; return False if the timeout comes first.
 
         `select.poll` is used because creating a `selectors.PollSelector` for each call takes five times as long.
         """
@@ -128,7 +128,7 @@ class Transport:
     def abandon(self) -> None:
         """Close a forked child's copy of the stream; the parent's stays usable.
 
-        The lock is replaced: if another thread held it at the fork, it stays locked in the child.
+        The lock is replaced: if another thread held it at the fork, it would stay locked in the child.
         """
         self._lock = threading.Lock()
         self.close()
@@ -175,9 +175,14 @@ class Waker:
 # --- connecting ------------------------------------------------------------------------------------------------------
 
 
-def connect(address: Address, deadline: Deadline, tls: TlsSettings | None = None) -> Transport:
-    """Return a connected stream, after the TLS handshake if `tls` is given; raise ConnectError at the deadline."""
-    context = None if tls is None else _tls_context(tls)
+def connect(address: Address, deadline: Deadline, settings: NetSettings) -> Transport:
+    """Return a connected stream, after the handshake if the settings have TLS; raise ConnectError at the deadline.
+
+    Raise `AddressNotAllowed`, before a host name is looked up, if the settings do not allow the address.
+    """
+    if settings.allowed is not None:
+        settings.allowed.check(address)
+    context = None if settings.tls is None else _tls_context(settings.tls)
     sock = _connect_tcp(address, deadline)
     try:
         return Transport(sock if context is None else _shake_hands(context, sock, address, deadline), address)
@@ -285,6 +290,9 @@ def _reason(cause: Exception | None) -> str:
 
 # --- TLS -------------------------------------------------------------------------------------------------------------
 
+_OTHER_HOST = (62, 64)
+"""OpenSSL's codes for a certificate that names other hosts (62), or other IP addresses (64)."""
+
 
 def _tls_context(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -349,10 +357,20 @@ def _shake_once(stream: TlsStream) -> int | None:
 def _no_handshake(address: Address, cause: OSError | ValueError) -> ConnectError:
     if isinstance(cause, ssl.SSLCertVerificationError):
         what = f"the server's certificate was refused: {cause.verify_message}"
-        advice = "name its CA with tlsTrustCertPath or tlsTrustCert; tlsAuthServer=false trusts any server"
+        advice = _advise_on_certificate(cause)
     else:
         what = f"no TLS handshake: {_reason(cause)}"
         advice = (
-            "if the server does not speak TLS, set useTLS=false; if it asks for a certificate, set tlsClientCertPath"
+            "check that the server speaks TLS at this port; if it asks for a certificate, set tlsClientCertPath; "
+            "if it has no TLS, drop useTLS, and nothing is encrypted"
         )
     return ConnectError(what, advice=advice, address=str(address))
+
+
+def _advise_on_certificate(cause: ssl.SSLCertVerificationError) -> str:
+    """Return advice on a refused certificate; it names trust in any server last, because that lets impostors in."""
+    if cause.verify_code in _OTHER_HOST:
+        cure = "use a host that the certificate names, in nameServer or by brokerAddressMap, or renew the certificate"
+    else:
+        cure = "name its CA with tlsTrustCertPath or tlsTrustCert"
+    return f"{cure}; only in tests, tlsAuthServer=false trusts any server"

@@ -38,7 +38,7 @@ __all__ = [
 
 
 class LossRule(NamedTuple):
-    """The text and the error of one kind of finding (see above); without an error it only causes a warning."""
+    """The text and the error of one kind of `Finding`; a finding without an error only causes a warning."""
 
     what: str
     going_on: str
@@ -88,7 +88,7 @@ LOSS_RULES: Mapping[Finding, LossRule] = {
 
 @dataclass(frozen=True, slots=True)
 class LossWarning:
-    """A difference between what was planned and what brokers hold that does not fail the query."""
+    """A finding that does not fail the query: brokers do not hold what was planned."""
 
     finding: Finding
     queue: MessageQueue
@@ -106,7 +106,8 @@ class LossWarning:
         rule = LOSS_RULES[self.finding]
         known = "" if self.missing_count is None else f"{self.missing_count} of "
         count = f" ({known}{self.offset_count} offsets)" if self.offset_count else ""
-        return f"{self.queue}: {rule.what}; {rule.going_on}".format(planned=self.planned, found=self.found) + count
+        text = f"{rule.what}; {rule.going_on}".format(planned=self.planned, found=self.found)
+        return f"{self.queue}: {text}{count}"
 
     def joined(self, other: LossWarning) -> LossWarning:
         """Return one warning that spans this gap and another gap of the same queue."""
@@ -190,7 +191,7 @@ def _added(total: GapTotal | None, gap: LossWarning) -> GapTotal:
 
 
 class Settled(NamedTuple):
-    """Start positions after the check against bounds, and warnings about queues that were moved or left the route."""
+    """Start positions, checked against bounds, and warnings about moved starts and queues that left the route."""
 
     positions: dict[MessageQueue, int]
     warnings: list[LossWarning]

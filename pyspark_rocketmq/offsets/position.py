@@ -8,7 +8,7 @@ keys are sorted by code point at every level. The JSON object has these keys:
              are new, moved by a loss, or gained from another group member; left out when empty
     group    the group whose position is committed, if one is
     open     as `next`, for queues of which nothing was read before this batch and that begin at their first readable
-             message: messages missing at the front of a range that begins here are no loss; left out when empty
+             message: messages missing at the front of a range that begins there are no loss; left out when empty
     version  2 with `open`, which came with that version; else 1, so that earlier releases can read it
 
 An object with nothing but a version is the sentinel: no offset is resolved yet. In Python it is `None`.
@@ -116,7 +116,10 @@ def position_json(position: Position | None) -> dict[str, Any]:
 
 
 def parse_position(stored: str | Mapping[str, Any]) -> Position | None:
-    """Return the position that Spark's log holds, as text or as a parsed object; None for the sentinel."""
+    """Return the position in Spark's log, where it is text or a parsed object; None for the sentinel.
+
+    Raise `OptionError` if it cannot be read, or was written by a newer release.
+    """
     value = parse_json(stored, _OPTION) if isinstance(stored, str) else stored
     text = stored if isinstance(stored, str) else json.dumps(stored)
     try:

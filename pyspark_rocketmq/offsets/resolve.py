@@ -41,7 +41,7 @@ class OffsetSource(Protocol):
         """Return the bounds of each queue."""
 
     def fetch_offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
-        """Return the offset of the first message stored at or after each queue's time, else the queue's next offset."""
+        """Return, for each queue, the offset of the first message stored at or after its time; without one, the end."""
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
         """Return the group's position in each queue in which it has one."""
@@ -174,8 +174,8 @@ class _LayerRequest:
     def _place_in_time(self, queue: MessageQueue, found: int, time_ms: int) -> _Offset:
         """Return the offset for a requested time; `found` is what brokers report for it.
 
-        Brokers report the queue's next offset if no message is stored at or after the time. Then `if_too_young`
-        decides: the result is that offset, or an error is raised.
+        Brokers report the queue's end if no message is stored at or after the time. Then `if_too_young` decides: the
+        result is the end, or an error is raised.
         """
         smallest, following, _ = self.bounds[queue]
         if found <= smallest < following:

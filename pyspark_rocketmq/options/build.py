@@ -12,7 +12,7 @@ from ..cluster.names import READER_GROUP, Namespace
 from ..cluster.routes import AddressMap
 from ..cluster.settings import ClusterSettings
 from ..cluster.signing import Credentials
-from ..decode.columns import Content, default_columns
+from ..decode.columns import MOST_BODY_BYTES, Content, default_columns
 from ..model import retry_topic
 from ..net.backoff import Backoff
 from ..net.settings import NetSettings, TlsSettings
@@ -90,6 +90,7 @@ def _build_cluster(given: GivenOptions) -> ClusterSettings:
         route_max_age_s=given.get(addressing.ROUTE_INTERVAL),
         retries=_RETRIES if retries is None else retries,
         pause=Backoff(first_s=pause_s, longest_s=pause_s),
+        allowed_brokers=given.maybe(security.ALLOWED_BROKERS),
     )
 
 
@@ -116,7 +117,7 @@ def _build_tls(given: GivenOptions) -> TlsSettings:
 def _build_credentials(given: GivenOptions) -> Credentials | CredentialsFile | None:
     if path := given.maybe(security.CREDENTIALS_FILE):
         file = CredentialsFile(path)
-        file.current()  # A broken file fails on the driver, before anything runs.
+        file.check()  # A broken file fails on the driver, before anything runs.
         return file
     access_key, secret_key = given.maybe(security.ACCESS_KEY), given.maybe(security.SECRET_KEY)
     if access_key is None or secret_key is None:
@@ -196,7 +197,7 @@ def _build_allocation(given: GivenOptions) -> AllocationSettings:
 def _build_plan(given: GivenOptions) -> PlanSettings:
     """Return the settings that divide a batch into tasks.
 
-    In a member of a group the strategy assigns queues to members, so task slots get contiguous blocks of queues.
+    In a member of a group the strategy assigns queues to members, so slots get contiguous blocks of queues.
     """
     return PlanSettings(
         allocation=AllocationSettings() if shares(given) else _build_allocation(given),
@@ -247,18 +248,20 @@ def chosen_columns(given: GivenOptions) -> tuple[str, ...]:
 def _build_content(given: GivenOptions) -> Content:
     return Content(
         mode=given.get(row_format.MODE),
-        max_body_bytes=_UNPACKED_FRAMES * given.get(addressing.MAX_FRAME_SIZE),
+        max_body_bytes=min(MOST_BODY_BYTES, _UNPACKED_FRAMES * given.get(addressing.MAX_FRAME_SIZE)),
         properties_as_json=given.get(row_format.PROPERTIES_FORMAT),
         system_properties=given.get(row_format.SYSTEM_PROPERTIES),
         tags=frozenset(given.get(selection.TAGS)),
+        check_crc=given.get(row_format.CHECK_CRC),
         naming=Namespace(prefix) if (prefix := given.maybe(security.NAMESPACE)) else None,
     )
 
 
 def commits(given: GivenOptions) -> bool:
-    """Return whether the query commits positions: as the user says, else if it has a group other than the tools group.
+    """Return whether the query commits positions: as the user says, or by default whether it has a group of its own.
 
-    A broadcasting query without a directory for local positions commits only if the user says so.
+    The tools group, which readers without a group share, does not count as one. By default, a broadcasting query
+    without a directory for local positions does not commit either.
     """
     wanted = given.maybe(grouping.COMMIT_OFFSETS)
     if wanted is not None:

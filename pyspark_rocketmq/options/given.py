@@ -61,8 +61,8 @@ class GivenOptions:
     def take(self, match: KeyMatch, text: str) -> None:
         """Read and store the text of one option.
 
-        Raise `OptionError` if the text is not accepted, or differs from the value given under another name of the same
-        option.
+        Raise `OptionError` if the text is not accepted, if the option is not built yet, or if another value was given
+        under another name of the same option.
         """
         option, given = match.option, OptionText(match.spelling, text.strip(), self._now_ms)
         if not given.text:
@@ -79,7 +79,7 @@ class GivenOptions:
             raise OptionError(given.option, shown, what, advice="drop one of the two", code="OPTION_CONFLICT")
 
     def check_scope(self) -> None:
-        """Raise `OptionError` for the first option that does not apply here, such as an end in a streaming read."""
+        """Raise `OptionError` for the first option that does not apply to `use`, such as an end in a streaming read."""
         for option in self._values:
             if self.use not in option.use:
                 homes = " and ".join(USES[letter] for letter in option.use)
@@ -88,7 +88,7 @@ class GivenOptions:
                 raise self.refuse(option, f"not for {USES[self.use]}", advice=advice, code="OPTION_SCOPE")
 
     def drop_other_uses(self) -> None:
-        """Forget the given options that do not apply here, such as options of a reader in a helper function."""
+        """Drop options that belong to other uses: a helper function, for example, ignores a reader's own options."""
         self._values = {option: value for option, value in self._values.items() if self.use in option.use}
 
 

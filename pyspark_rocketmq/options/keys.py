@@ -52,7 +52,7 @@ _KNOWN = _index()
 
 
 def find_option(key: str) -> KeyMatch | None:
-    """Return the option that a key names, in any case; None if it names none."""
+    """Return the option that a key names, in upper or lower case; None if it names none."""
     return _KNOWN.get(key.lower())
 
 
@@ -86,7 +86,7 @@ def _is_near(key: str, spelling: str) -> bool:
 
 
 def _distance(key: str, spelling: str) -> int:
-    """Return the edit distance between a key and an option's name: the smaller one with or without the key's prefix."""
+    """Return the edit distance from a key to an option's name: the smaller one, with or without the key's prefix."""
     prefix = next((prefix for prefix in _OURS if key.lower().startswith(prefix)), "")
     return min(edit_distance(_bare(name), _bare(spelling)) for name in (key, key[len(prefix) :]))
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from ..cluster.settings import ClusterSettings
 from ..errors import OptionError
 from .build import build_helper, build_reader
 from .conflicts import check_rules
@@ -48,6 +49,7 @@ def parse_reader_options(
     options = build_reader(given)
     if stream is not None:
         require_topics(options)
+        _warn_of_open_token(options.cluster)
     return options
 
 
@@ -67,6 +69,14 @@ def require_topics(options: ReaderOptions) -> None:
     if not selection.topics and selection.pattern is None and selection.assignment is None:
         advice = "give exactly one of subscribe, subscribePattern and assign"
         raise OptionError("subscribe", None, "not given", advice=advice, code="OPTION_MISSING")
+
+
+def _warn_of_open_token(cluster: ClusterSettings) -> None:
+    """Warn if a security token would be sent unencrypted."""
+    credentials = cluster.credentials.current() if cluster.credentials else None
+    if credentials and credentials.security_token and cluster.net.tls is None:
+        text = "requests are signed but not encrypted: the network can read their securityToken; set useTLS=true"
+        _log.warning(text)
 
 
 def _read_options(raw: Mapping[str, str], use: str, env: Mapping[str, str], now_ms: int) -> GivenOptions:
@@ -91,7 +101,7 @@ def _read_options(raw: Mapping[str, str], use: str, env: Mapping[str, str], now_
 
 
 def _check_strangers(strangers: Mapping[str, str], given: GivenOptions) -> None:
-    """Raise for unknown keys that are refused or look misspelt; log all others, but only once the use is known."""
+    """Raise for unknown keys that are refused or that `strictOptions` forbids; log others once the use is known."""
     strictness = given.get(STRICT_OPTIONS)
     for key, text in strangers.items():
         if key.lower() in _IGNORED:

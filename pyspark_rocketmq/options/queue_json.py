@@ -61,7 +61,7 @@ def _read_offset(leaf: Any, sentinels: Mapping[int, Keyword]) -> Target | None:
 
 
 def _read_time(leaf: Any, given: OptionText) -> Target | None:
-    """Return the time in a JSON value; None for any other value and below 0: elsewhere -1 and -2 are keywords."""
+    """Return the time in a JSON value, else None; numbers below 0 are no times, as they mean keywords elsewhere."""
     if isinstance(leaf, str):
         return AtTime(read_time_ms(given._replace(text=leaf)))
     return AtTime(leaf) if is_integer(leaf, 0, LAST_OFFSET) else None

@@ -119,7 +119,7 @@ class ReaderOptions:
     limits: Limits = field(default_factory=Limits)
     plan: PlanSettings = field(default_factory=PlanSettings)
     queue_lists: tuple[ListedQueues, ...] = ()
-    """For the strategy CONFIG: the queues of each task slot, as the user listed them."""
+    """For the strategy CONFIG: the queues of each slot, as the user listed them."""
     pull: PullSettings = field(default_factory=PullSettings)
     rows_per_batch: int = 10_000
     columns: tuple[str, ...] = default_columns(Layout.ROCKETMQ)
@@ -139,7 +139,7 @@ class ReaderOptions:
 
     @property
     def allocation(self) -> AllocationSettings:
-        """The strategy by which queues are assigned to task slots."""
+        """The strategy by which queues are assigned to slots."""
         return self.plan.allocation
 
 

@@ -16,6 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
+from ..cluster.names import MOST_GROUP_TOPIC, MOST_TOPIC, is_topic_name
 from ..errors import OptionError
 from ..model import Address, parse_addresses
 from ..offsets.strict_json import LAST_OFFSET, parse_json, shorten
@@ -34,7 +35,7 @@ _EPOCH_MS = re.compile(r"\+?[0-9]{1,19}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
-_GROUP_LENGTH, _TOPIC_LENGTH, _GROUP_TOPIC_LENGTH = 120, 127, 255
+_GROUP_LENGTH = 120
 
 
 class OptionText(NamedTuple):
@@ -63,7 +64,7 @@ PATH: Kind[str] = Kind("path of a file", lambda given: given.text)
 
 
 def choice(values: Mapping[str, T]) -> Kind[T]:
-    """Return a `Kind` that accepts the words in `values`, in any case, and reads each as its value."""
+    """Return a `Kind` that accepts the words in `values`, in upper or lower case, and reads each as its value."""
     by_word = {word.lower(): value for word, value in values.items()}
     accepts = ", ".join(f"`{word}`" for word in values)
 
@@ -139,7 +140,7 @@ def mebibytes(first: int, last: int) -> Kind[int]:
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
-    """Return a `Kind` that also accepts -1, read as None, which turns the option off."""
+    """Return a `Kind` like `kind` that also accepts -1, which is read as None and turns the option off."""
     accepts = f"-1 or {kind.accepts}"
 
     def read(given: OptionText) -> T | None:
@@ -199,13 +200,12 @@ def addresses() -> Kind[tuple[Address, ...]]:
 
 def topic_names() -> Kind[tuple[str, ...]]:
     """Return a `Kind` for comma-separated lists of topic names."""
-    accepts = f"list of topics, up to {_TOPIC_LENGTH} characters of %|a-zA-Z0-9_- ({_GROUP_TOPIC_LENGTH} for groups')"
+    accepts = f"list of topics, up to {MOST_TOPIC} characters of %|a-zA-Z0-9_- ({MOST_GROUP_TOPIC} for groups')"
 
     def read(given: OptionText) -> tuple[str, ...]:
         topics = split_list(given)
         for topic in topics:
-            longest = _GROUP_TOPIC_LENGTH if topic.startswith(("%RETRY%", "%DLQ%")) else _TOPIC_LENGTH
-            if not _NAME.fullmatch(topic) or len(topic) > longest:
+            if not is_topic_name(topic):
                 raise _refuse(given, f"'{shorten(topic)}' is not a name of a topic", accepts)
         return topics
 

@@ -1,9 +1,9 @@
 """Decide the offset at which each queue's range ends in this batch.
 
 A backlog is the number of offsets from a queue's start to its end, gaps included. First each backlog is limited to
-`max_per_queue`. Then the backlogs share `max_per_trigger` in proportion. A queue with data always gets one offset, so
-that none starves; only so can a batch exceed `max_per_trigger`. The floor, `min_per_trigger`, delays a batch until the
-backlog is large enough or `max_delay_s` has passed.
+`max_per_queue`. Then the backlogs share `max_per_trigger` in proportion. A queue with data always gets at least one
+offset, so that none starves; a batch exceeds `max_per_trigger` only for this reason. The floor, `min_per_trigger`,
+delays a batch until the backlog is large enough or `max_delay_s` has passed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Admission", "Limits", "admit", "clip_to_target", "share_cap"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one batch, in offsets; without any limit a batch reads everything."""
+    """The limits of one batch, in offsets, and its longest delay; without any limit a batch reads everything."""
 
     max_per_trigger: int | None = None
     max_per_queue: int | None = None
@@ -40,7 +40,7 @@ class Admission(NamedTuple):
 
 
 def clip_to_target(latest: Positions, target: Positions) -> dict[MessageQueue, int]:
-    """Return the ends of a batch of availableNow: at most the target, and only for queues that the target has."""
+    """Return the ends of a batch of availableNow: those of `latest`, none beyond `target`, for queues in `target`."""
     return {queue: min(end, target[queue]) for queue, end in latest.items() if queue in target}
 
 
@@ -72,7 +72,8 @@ def _is_held_back(backlog: int, limits: Limits, waited_s: float) -> bool:
 def share_cap(backlogs: Mapping[MessageQueue, int], cap: int) -> dict[MessageQueue, int]:
     """Return each queue's share of `cap` offsets, in proportion to its backlog, but at least one if it has data.
 
-    The sum of the shares is `cap`, or the number of queues with data if that is more, or all backlogs if that is less.
+    The sum of the shares is `cap`, or the number of queues with data if that is more; if `cap` covers all backlogs,
+    each share is the whole backlog.
     """
     if sum(backlogs.values()) <= cap:
         return dict(backlogs)

@@ -57,7 +57,7 @@ class PlanSettings:
 
 
 def plan_tasks(ranges: Iterable[QueueRange], settings: PlanSettings) -> list[Task]:
-    """Return the tasks that read these ranges; raise `PlanTooLarge` if settings ask for too many.
+    """Return the tasks that read these ranges; raise `PlanTooLarge` if the settings ask for too many.
 
     Queues are assigned to slots. Slots are cut until there are `min_partitions` tasks, then tasks are cut that have
     more offsets than `max_records_per_partition`.
@@ -75,7 +75,7 @@ def plan_tasks(ranges: Iterable[QueueRange], settings: PlanSettings) -> list[Tas
 
 
 def _refuse_too_many(option: str, count: int, tasks: Iterable[Sequence[QueueRange]]) -> None:
-    """Raise `PlanTooLarge` if `option` cuts `tasks` into more than `MOST_TASKS` tasks; name the longest range."""
+    """Raise `PlanTooLarge` if `option` cuts `tasks` into more than `MOST_TASKS` tasks; it names the longest range."""
     if count <= MOST_TASKS:
         return
     longest = max((each for task in tasks for each in task), key=lambda each: each.end - each.start)
@@ -108,7 +108,7 @@ def count_parts(lengths: Sequence[int], wanted: int) -> list[int]:
 
 
 def cut(ranges: Sequence[QueueRange], parts: int) -> list[Task]:
-    """Return tasks that read these ranges in order, as many as `parts`, whose sizes differ by at most one offset."""
+    """Return `parts` tasks that read these ranges in order; their sizes differ by at most one offset."""
     if parts == 1:
         return [tuple(ranges)]
     length = _count_offsets(ranges)
@@ -118,7 +118,7 @@ def cut(ranges: Sequence[QueueRange], parts: int) -> list[Task]:
 
 
 def _take(rest: list[QueueRange], offset_count: int) -> Iterator[QueueRange]:
-    """Yield ranges of `offset_count` offsets together, and remove these offsets from `rest`.
+    """Yield ranges with `offset_count` offsets in total, and remove these offsets from `rest`.
 
     `rest` has the ranges in reverse order, so the next one to be read is the last.
     """
@@ -143,7 +143,7 @@ def assign_slots(
 ) -> list[Slot]:
     """Return the ranges of each slot, by the allocation strategy; leave out empty ranges and slots.
 
-    There is a slot for each queue with data, but at most `max_partitions`. CONFIG lists its slots.
+    There is a slot for each queue with data, but at most `max_partitions`. With CONFIG the user lists the slots.
     """
     by_queue = {each.queue: each for each in ranges if each.offset_count > 0}
     if not by_queue:
@@ -165,7 +165,7 @@ def _assign(
 
 
 def name_slots(count: int) -> list[str]:
-    """Return names of `count` slots that sort as text like their numbers; CONSISTENT_HASH puts them on its ring."""
+    """Return names of `count` slots, whose order as text is that of the slots; CONSISTENT_HASH hashes the names."""
     digits = max(5, len(str(count - 1)))
     return [f"slot-{number:0{digits}}" for number in range(count)]
 
@@ -173,7 +173,7 @@ def name_slots(count: int) -> list[str]:
 def _rooms_of_slots(
     queues: Sequence[MessageQueue], slots: Sequence[str], allocation: AllocationSettings
 ) -> dict[str, str]:
-    """Return the machine room of each slot: slots get the user's listed rooms in turn, or else all brokers' rooms."""
+    """Return the machine room of each slot: the listed rooms in turn, or without a list the brokers' rooms."""
     of_brokers = {allocation.room_of_broker(queue.broker_name) for queue in queues}
     rooms = allocation.machine_rooms or sorted((room for room in of_brokers if room), key=java_order)
     return {slot: rooms[number % len(rooms)] for number, slot in enumerate(slots)} if rooms else {}
@@ -192,7 +192,7 @@ def covered_queues(queues: Iterable[MessageQueue], allocation: AllocationSetting
 def unlisted_queues(
     queues: Iterable[MessageQueue], queue_lists: Iterable[Iterable[MessageQueue]]
 ) -> list[MessageQueue]:
-    """Return the queues that no entry of CONFIG lists, because they were created after the options were written."""
+    """Return the queues in none of CONFIG's lists, because they were created after the options were written."""
     listed = {queue for each in queue_lists for queue in each}
     return [queue for queue in queues if queue not in listed]
 
@@ -200,7 +200,7 @@ def unlisted_queues(
 def _assign_listed(
     queues: Sequence[MessageQueue], queue_lists: Sequence[Sequence[MessageQueue]]
 ) -> list[list[MessageQueue]]:
-    """Return the queues of each slot: those that its entry of CONFIG lists.
+    """Return the queues of each slot: those in the slot's list, for the strategy CONFIG.
 
     Each unlisted queue is added to the slot that has the fewest queues then.
     """

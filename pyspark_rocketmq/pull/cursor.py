@@ -16,9 +16,9 @@ from __future__ import annotations
 from sortedcontainers import SortedDict
 
 from ..model import Block, QueueRange
-from ..wire.scan import first_queue_offset
+from ..wire.scan import body_bytes, first_queue_offset
 from .port import PullRequest
-from .process_queue import Entry, Expected, FlowLimits, ProcessQueue, expect
+from .process_queue import Entry, Expected, FlowLimits, Hold, ProcessQueue, expect
 
 __all__ = ["Cursor"]
 
@@ -39,6 +39,8 @@ class Cursor:
         self.waiting: ProcessQueue[Entry[Block]] = ProcessQueue(orderly=orderly)
         """Responses that wait until the messages at lower offsets have arrived."""
         self._waiting_count = 0
+        self._has_whole_sizes = False
+        """Whether responses may wait whose size in `waiting` is that of the whole response, not of its bodies."""
         self._full_count = 0
         """The number of responses that covered the whole stride since the stride last changed."""
         self._queue = wanted.queue
@@ -97,9 +99,23 @@ class Cursor:
         One pull is always allowed if the next request is for the lowest missing offset.
         """
         for count in (most, 1):
-            if not self.waiting.held_by(limits, self._expected(count - 1)):
+            hold = self.waiting.held_by(limits, self._expected(count - 1))
+            if hold is None:
                 return count
+            if hold is Hold.BYTES and self._has_whole_sizes:
+                self._count_bodies()
+                return self.allowance(limits, most)
         return 1 if self.lacks_its_lowest else 0
+
+    def _count_bodies(self) -> None:
+        """Replace the sizes of waiting responses by the sizes of their bodies.
+
+        A response is at least as large as its bodies, so they are counted only if responses exceed the limit of bytes.
+        """
+        for entry in self.waiting.entries():
+            if entry.body_bytes == len(entry.item.data):
+                self.waiting.shrink(entry, entry._replace(body_bytes=body_bytes(entry.item.data)))
+        self._has_whole_sizes = False
 
     def _expected(self, more: int) -> Expected:
         """Return the most messages and bytes that pulls in flight, `more` pulls and uncovered offsets may bring."""
@@ -226,6 +242,7 @@ class Cursor:
         else:
             self.waiting.put((Entry(start, end - 1, block.message_count, len(block.data), block),))
             self._waiting_count += 1
+            self._has_whole_sizes = True
 
 
 def _holds_wanted(block: Block) -> bool:

@@ -7,18 +7,18 @@ offset at which the next message may be.
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from ..cluster.routes import BrokerEndpoint
 from ..errors import DecodeError
 from ..wire.codes import SysFlag
-from ..wire.record import decode_record, is_at_file_start, message_count_of
+from ..wire.record import decode_record, message_count_of
 from ..wire.scan import record_starts
 from .port import PullOutcome, PullRequest, PullStatus
 
-__all__ = ["Probe", "has_found_further", "is_readable", "lowest_readable"]
+__all__ = ["Probe", "StoredOffsets", "find_stored", "has_found_further", "is_readable", "lowest_readable"]
 
-_PLACES = struct.Struct(">20xqqi")
-"""A record's queue offset, its offset in the commit log and its system flag."""
+_OFFSETS = struct.Struct(">20xqqi")
 
 
 class Probe(PullRequest):
@@ -28,19 +28,32 @@ class Probe(PullRequest):
     """The broker process whose responses the probe confirms."""
 
 
+class StoredOffsets(NamedTuple):
+    """The queue offset in a record, its offset in the commit log and its system flag."""
+
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+
+
+def find_stored(outcome: PullOutcome) -> StoredOffsets | None:
+    """Return the offsets stored in the record that a probe found; None if it did not find exactly one record."""
+    if outcome.status is not PullStatus.FOUND or not _is_one_record(outcome.body):
+        return None
+    return StoredOffsets(*_OFFSETS.unpack_from(outcome.body))
+
+
 def is_readable(offset: int, outcome: PullOutcome) -> bool:
-    """Return whether a probe of `offset` found the message of this offset.
+    """Return whether a probe of `offset` found the message of this offset, or a file head (`cluster.file_heads`).
 
     The queue offset in the record is not compared, because producers can make brokers store a wrong one.
     """
-    if outcome.status is not PullStatus.FOUND or not _is_one_record(outcome.body):
+    stored = find_stored(outcome)
+    if stored is None:
         return False
-    queue_offset, physical_offset, sys_flag = _PLACES.unpack_from(outcome.body)
-    if sys_flag & SysFlag.INNER_BATCH:
-        return _first_of_batch(outcome, queue_offset) <= offset < outcome.next_offset
-    # When the message at physical offset 0 is deleted, 5.5.0 returns the first message of the first log file instead.
-    is_file_head = queue_offset != offset and is_at_file_start(physical_offset)
-    return outcome.next_offset == offset + 1 and not is_file_head
+    if stored.sys_flag & SysFlag.INNER_BATCH:
+        return _first_of_batch(outcome, stored.queue_offset) <= offset < outcome.next_offset
+    return outcome.next_offset == offset + 1
 
 
 def has_found_further(offset: int, outcome: PullOutcome) -> bool:

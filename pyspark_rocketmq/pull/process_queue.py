@@ -127,14 +127,17 @@ def expect(pulls_in_flight: int, messages_per_pull: int, stretches: tuple[int, .
 
 
 def find_exceeded(
-    message_count: int, body_bytes: int, span: int, limits: FlowLimits, expected: Expected = NOTHING
+    message_count: int, body_bytes: int, span: int | None, limits: FlowLimits, expected: Expected = NOTHING
 ) -> Hold | None:
-    """Return the first exceeded limit, in RocketMQ's order, or None; sizes are rounded down to whole MiB."""
+    """Return the first exceeded limit, in RocketMQ's order, or None; sizes are rounded down to whole MiB.
+
+    Expected messages count as if they had the offsets next to those in the queue. If `span` is None, it has no limit.
+    """
     if message_count + expected.message_count > limits.message_count:
         return Hold.MESSAGES
     if (body_bytes + expected.body_bytes) // MEBIBYTE > limits.body_mib:
         return Hold.BYTES
-    return Hold.SPAN if span > limits.span else None
+    return None if span is None or span + expected.message_count <= limits.span else Hold.SPAN
 
 
 # --- the queue --------------------------------------------------------------------------------------------------------
@@ -213,7 +216,7 @@ class ProcessQueue(Generic[_E]):
     def held_by(self, limits: FlowLimits, expected: Expected = NOTHING) -> Hold | None:
         """Return the limit that forbids the next pull, or None; `expected` counts as if it had arrived."""
         with self._lock:
-            span = 0 if self.orderly else self._span()
+            span = None if self.orderly else self._span()
             return find_exceeded(self.message_count, self.body_bytes, span, limits, expected)
 
     def is_lock_expired(self, max_live_s: float = 30.0) -> bool:
@@ -270,7 +273,7 @@ class ProcessQueue(Generic[_E]):
             return self._remove(offsets)
 
     def shrink(self, entry: _E, rest: _E) -> None:
-        """Replace a cached entry by its last part, `rest`, which the listener has not got yet.
+        """Replace a cached entry by its last part, which the listener has not got yet, or by itself with another size.
 
         Do nothing if the entry is not cached any more.
         """

@@ -28,6 +28,7 @@ from .cursor import Cursor
 from .loss_policy import LossPolicy
 from .port import PullOutcome, PullRequest, PullStatus
 from .recount import Unconfirmed
+from .replicas import Comparison, ReplicaCheck
 from .settings import PullSettings, Subscription
 from .witness import Probe, Witness
 
@@ -47,6 +48,9 @@ class QueueReader:
         self._brokers = brokers
         self._settings = settings
         self._policy = policy
+        self.replicas = ReplicaCheck(wanted.queue, brokers)
+        self._is_comparing = False
+        """Whether `take_probe` is to return a pull that compares a replica with its master."""
         self._suggested_id = MASTER_ID
         self._chosen: tuple[Route, int, BrokerEndpoint] | None = None
         """The route, the suggested broker id, and the broker process that was chosen by both."""
@@ -63,7 +67,7 @@ class QueueReader:
         self._takes_all = settings.subscription.for_topic(wanted.queue.topic) == Subscription()
         self._compacted = brokers.compacted.found
         """The (topic, broker name) pairs known to be compacted; the set may grow while the range is read."""
-        self._witness = None if self._takes_all else Witness(wanted, brokers, policy)
+        self._witness = None if self._takes_all else self._make_witness()
         self._probe_at = 0.0
         """The next moment to check whether a probe is due; ignored once every pull is answered."""
         self.resume_at = 0.0
@@ -119,7 +123,8 @@ class QueueReader:
         broker = route.broker(self.queue.broker_name)
         if not self._settings.follow_suggestions:
             return BrokerEndpoint(MASTER_ID, broker.master())
-        return broker.to_read(suggested_id)
+        endpoint = broker.to_read(suggested_id)
+        return endpoint if endpoint.is_master else self.replicas.choose(endpoint, broker, self.cursor.lowest_missing())
 
     def admit(self, most: int, now: float) -> int:
         """Return how many pulls may be sent now, at most `most`; pause the queue if its flow limits allow none."""
@@ -139,20 +144,26 @@ class QueueReader:
         """Return the next requests, at most `most`, and count them as in flight."""
         return self.cursor.take_requests(most)
 
-    # --- probes ------------------------------------------------------------------------------------------------------
+    # --- probes and comparisons --------------------------------------------------------------------------------------
 
     def may_probe(self, now: float) -> bool:
-        """Return False if no probe can be due now; if True, `choose_probed` decides, at a higher cost."""
-        if self._witness is None or now < self.resume_at:
+        """Return False if no probe can be due now; if True, `choose_probed` decides, at a higher cost.
+
+        A pull that compares a replica with its master counts as a probe here.
+        """
+        if (self._witness is None and not self.replicas.due) or now < self.resume_at:
             return False
-        return now >= self._probe_at or self._is_all_answered
+        return now >= self._probe_at or bool(self.replicas.due) or self._is_all_answered
 
     def choose_probed(self, now: float) -> BrokerEndpoint | None:
         """Return the broker process that is due for a probe, or None; then check again after `_PROBE_STEP_S`.
 
         A process that has left the route is not probed; its responses are confirmed or recounted at another process.
         """
-        assert self._witness is not None, "counted responses need no witness"
+        compared = self.replicas.take_due()
+        self._is_comparing = compared is not None
+        if compared or self._witness is None:
+            return compared
         while endpoint := self._next_probed(self._witness, now):
             if self._is_routed(endpoint):
                 return endpoint
@@ -164,8 +175,10 @@ class QueueReader:
         current = self._chosen[2] if self._chosen else None
         return witness.next_probed(current, now, is_last=self._is_all_answered)
 
-    def take_probe(self, endpoint: BrokerEndpoint, now: float) -> Probe:
-        """Return the probe to be sent to a process, and count it as in flight."""
+    def take_probe(self, endpoint: BrokerEndpoint, now: float) -> Probe | Comparison:
+        """Return the probe to be sent to the process that `choose_probed` returned, and count it as in flight."""
+        if self._is_comparing:
+            return self.replicas.make_request()
         assert self._witness is not None, "counted responses need no witness"
         return self._witness.take_probe(endpoint, now)
 
@@ -184,6 +197,8 @@ class QueueReader:
         """Accept the outcome of a pull or a probe; return whether the range advanced, or a probe was judged."""
         if type(request) is Probe:
             return self._accept_probe(request, endpoint, outcome, now)
+        if type(request) is Comparison:
+            return self._accept_comparison(request, endpoint, outcome)
         self._suggested_id = outcome.suggested_broker_id
         if outcome.next_offset <= request.start or outcome.status is PullStatus.OFFSET_MOVED:
             self._handle_standstill(request, endpoint, outcome, now)
@@ -204,11 +219,14 @@ class QueueReader:
         message_count = next_offset - start if self._takes_all and body else len(starts)
         wanted = self.cursor.accept(start, next_offset, body, message_count, is_counted)
         if wanted and not is_counted:
-            self._witness = self._witness or Witness(self.cursor.wanted, self._brokers, self._policy)
+            self._witness = self._witness or self._make_witness()
             self._witness.add_outcome(endpoint, wanted, starts, outcome, now)
         self._failures = 0
         if self._settings.interval_s and message_count:
             self.resume_at = now + self._settings.interval_s
+
+    def _make_witness(self) -> Witness:
+        return Witness(self.cursor.wanted, self._brokers, self._policy, self._settings.group)
 
     def _accept_probe(self, probe: Probe, endpoint: BrokerEndpoint, outcome: PullOutcome, now: float) -> bool:
         """Let the witness judge a probe's outcome; return False after a reset of the group or a failed request.
@@ -226,6 +244,12 @@ class QueueReader:
         self._failures = 0
         self.resume_at = max(self.resume_at, now + pause_s)
         return not outcome.was_reset
+
+    def _accept_comparison(self, request: Comparison, endpoint: BrokerEndpoint, outcome: PullOutcome) -> bool:
+        """Choose the broker process anew if a replica has proved to have its master's messages; return False."""
+        if self.replicas.accept(request, endpoint, outcome):
+            self._chosen = None
+        return False
 
     # --- standstill --------------------------------------------------------------------------------------------------
 
@@ -285,6 +309,8 @@ class QueueReader:
 
         If the route does not name the queue any more, report it to the policy and end the range.
         """
+        if isinstance(request, Comparison):
+            return  # The range is read from the master then.
         if isinstance(request, Probe) and self._witness:
             self._witness.retry(request)
         else:

@@ -13,7 +13,9 @@ from functools import partial
 from typing import TypeVar
 
 from ..broker_errors import error_for
-from ..cluster.servers import signed, unsigned_fields
+from ..cluster.broker import Brokers
+from ..cluster.routes import BrokerEndpoint
+from ..cluster.servers import ServerRequest, signed, unsigned_fields
 from ..cluster.settings import ClusterSettings
 from ..errors import MalformedFrame
 from ..model import MessageQueue
@@ -25,11 +27,11 @@ from ..wire.header import Command, HeaderType, PreparedRequest, PullResponse, en
 from .port import PullGroup, PullOutcome, PullRequest, PullStatus
 from .settings import PullSettings, Subscription
 
-__all__ = ["PULL_CODES", "PullTemplate", "RemotingPort", "pull_header", "read_outcome"]
+__all__ = ["PullTemplate", "RemotingPort", "pull_header", "pull_one", "read_outcome"]
 
 RESET_REMARK = "OFFSET_RESET"
 """The remark of a response whose next offset is the one to which an administrator has reset the group."""
-PULL_CODES = frozenset(int(status) for status in PullStatus)
+_PULL_CODES = frozenset(int(status) for status in PullStatus)
 _SUBSCRIPTION_FLAG = 4
 """The system flag of a pull whose header carries the subscription; without it the broker needs a heartbeat."""
 _CHANGING = ("queueOffset", "maxMsgNums")
@@ -134,6 +136,13 @@ def pull_header(
         sub_version=0,
         expression_type=subscription.expression_type,
     )
+
+
+def pull_one(brokers: Brokers, endpoint: BrokerEndpoint, queue: MessageQueue, group: str, offset: int) -> PullOutcome:
+    """Pull one message without a filter from a broker process, outside of the port, and wait for the outcome."""
+    header = pull_header(queue, group, Subscription(), offset, 1)
+    request = ServerRequest(endpoint.address, header, b"", queue.broker_name, endpoint.broker_id)
+    return read_outcome(brokers.servers.ask(request, welcome=_PULL_CODES).command)
 
 
 # --- responses -------------------------------------------------------------------------------------------------------

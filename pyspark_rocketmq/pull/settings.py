@@ -39,7 +39,7 @@ class PullSettings:
     depth: int | None = None
     """Pulls in flight, over all queues of a task; None adapts it to the size of responses."""
     limits: FlowLimits = field(default_factory=FlowLimits)
-    """The limits beyond which a queue pauses. Bytes are those of stored records, a little more than message bodies."""
+    """The limits beyond which a queue pauses. Bytes are those of message bodies as stored, compressed or not."""
     topic_messages: int | None = None
     """The limit of buffered messages over all queues of a task; if set, it replaces the limit per queue."""
     topic_mib: int | None = None

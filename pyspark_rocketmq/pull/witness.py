@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..cluster.broker import Brokers
+from ..cluster.file_heads import find_file_head, is_foreign
 from ..cluster.routes import MASTER_ID, BrokerEndpoint
 from ..cluster.servers import ServerRequest
 from ..errors import DataLossError
@@ -33,10 +34,10 @@ from ..wire.commands import GetMinOffsetRequestHeader, OffsetResponseHeader
 from ..wire.scan import first_queue_offset
 from .loss_policy import LossPolicy
 from .port import PullOutcome
-from .probe import Probe, has_found_further, is_readable, lowest_readable
+from .probe import Probe, find_stored, has_found_further, is_readable, lowest_readable
 from .recount import Tally, Unconfirmed, count_within
-from .remoting import PULL_CODES, pull_header, read_outcome
-from .settings import PullSettings, Subscription
+from .remoting import pull_one
+from .settings import PullSettings
 
 __all__ = ["Probe", "Witness", "confirm_front"]
 
@@ -102,11 +103,12 @@ class _ProcessIntervals:
 class Witness:
     """Confirms one reader's responses by probes, and reports the losses that probes show to the policy."""
 
-    def __init__(self, wanted: QueueRange, brokers: Brokers, policy: LossPolicy) -> None:
+    def __init__(self, wanted: QueueRange, brokers: Brokers, policy: LossPolicy, group: str) -> None:
         self._wanted = wanted
         self._queue = wanted.queue
         self._brokers = brokers
         self._policy = policy
+        self._group = group
         self._processes: dict[BrokerEndpoint, _ProcessIntervals] = {}
         self._last_endpoint: BrokerEndpoint | None = None
         self._last = _ProcessIntervals()
@@ -279,12 +281,31 @@ class Witness:
             self._policy.was_reset(self._queue, interval.first, outcome.next_offset)
             process.reopen(interval)
             return _RESET_PAUSE_S
-        if is_readable(interval.first, outcome):
+        if is_readable(interval.first, outcome) and not self._is_file_head(endpoint, interval.first, outcome):
             return 0.0
         if self._is_before_front(interval, outcome):
             self._forgive(endpoint, process, interval, outcome)
             return 0.0
         return self._confirm_gap(endpoint, process, interval, outcome)
+
+    def _is_file_head(self, endpoint: BrokerEndpoint, offset: int, outcome: PullOutcome) -> bool:
+        """Return whether a probe found a file head (`cluster.file_heads`) in place of the message at `offset`.
+
+        If a record of this queue at the start of a file states a higher offset, either the record lies there, or the
+        offsets stated in the queue run ahead; a further pull tells. In doubt it is a file head.
+        """
+        head = find_file_head(offset, outcome.next_offset, outcome.body)
+        if head is None:
+            return False
+        if is_foreign(self._queue, head, self._brokers.settings.namespace):
+            return True
+        if head.queue_offset <= offset:
+            return False
+        there = pull_one(self._brokers, endpoint, self._queue, self._group, head.queue_offset)
+        if head.queue_offset >= there.max_offset:
+            return False
+        stored = find_stored(there) if is_readable(head.queue_offset, there) else None
+        return stored is None or stored.physical_offset == head.physical_offset
 
     def _confirm_gap(
         self, endpoint: BrokerEndpoint, process: _ProcessIntervals, interval: Interval, outcome: PullOutcome
@@ -375,13 +396,11 @@ def confirm_front(
     queue, start, end, _ = wanted
     broker = brokers.routes.route(queue.topic).broker(queue.broker_name)
     endpoint = BrokerEndpoint(MASTER_ID, broker.master())
-    witness, stall = Witness(wanted, brokers, policy), Deadline.after(settings.stall_timeout_s)
+    witness, stall = Witness(wanted, brokers, policy, settings.group), Deadline.after(settings.stall_timeout_s)
     witness.add_interval(endpoint, start, end)
     while not (witness.is_settled or stall.expired):
         probe = witness.take_probe(endpoint, now=0.0)
-        header = pull_header(queue, settings.group, Subscription(), probe.start, 1)
-        request = ServerRequest(endpoint.address, header, b"", queue.broker_name, endpoint.broker_id)
-        outcome = read_outcome(brokers.servers.ask(request, welcome=PULL_CODES).command)
+        outcome = pull_one(brokers, endpoint, queue, settings.group, probe.start)
         sleep(witness.judge(probe, outcome))
     witness.give_up()
 

@@ -157,7 +157,7 @@ def _report(rows: DataFrame, settings: HelperOptions, sending: ReturnSettings, c
 
 
 def return_rows(batches: Iterator[RecordBatch], returner: Returner) -> Iterator[RecordBatch]:
-    """Send back the rows of one task whose function did not succeed, and yield the outcomes of all its rows."""
+    """Send back the rows of one task, except those with the result `SUCCESS`, and yield the outcomes of all rows."""
     from ..decode.outcomes import read_columns, with_outcomes
 
     for batch in batches:
@@ -178,7 +178,7 @@ def _result_of(number: int, outcomes: Mapping[int, Outcome]) -> tuple[bool | Non
 def _row_to_send_back(
     topic: str, broker_name: str, physical_offset: int, message_id: str, result: str | None, delay_level: int
 ) -> Returned | None:
-    """Return the values with which a row is sent back, a dead letter if its result is `SUSPEND`; None for `SUCCESS`."""
+    """Return what is sent back for a row; None if its result is `SUCCESS`. `SUSPEND` makes the row a dead letter."""
     if result == Result.SUCCESS:
         return None
     level = DEAD_LETTER_LEVEL if result == Result.SUSPEND else delay_level

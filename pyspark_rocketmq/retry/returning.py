@@ -3,7 +3,7 @@
 Rows are sent in rounds, each of as many requests as a broker takes in one burst, to all brokers at once, over one
 connection to each. Requests that failed but may succeed later are repeated after a pause, together with others of their
 round. The number of pauses is limited for the whole task, not for each round. A broker that does not answer even then
-gets no more requests from this task.
+gets no more rows of the same topic from this task.
 
 If a response is lost, the broker may have accepted the row all the same. If the row is then sent again, it is delivered
 twice, which happens with RocketMQ's own consumers as well. A row whose response was lost twice is not sent a third
@@ -123,7 +123,7 @@ def _to_repeat(outcomes: Mapping[int, Outcome], copies: Mapping[int, int]) -> li
 
 
 def _perhaps_accepted(outcomes: Mapping[int, Outcome]) -> list[int]:
-    """Return the numbers of rows that got no response, so that their broker may have accepted them."""
+    """Return the keys of rows that got no valid response, so that their broker may have accepted them."""
     lost = (ConnectionLost, RequestTimeout, RemoteProtocolError)
     return [number for number, error in outcomes.items() if isinstance(error, lost)]
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from ..cluster.cluster import Cluster
-from ..errors import RocketMQError
+from ..errors import RocketMQError, shown
 from ..model import MessageQueue, QueueBounds
 from ..net.deadline import Deadline
 from ..offsets.position import Position, Positions
@@ -106,7 +106,8 @@ class Beginnings:
         try:
             info = self._cluster.admin.fetch_running_info(self._group, client_id, deadline=deadline)
         except RocketMQError as error:
-            _log.info("member %s of group %s does not report its start time: %s", client_id, self._group, error)
+            text = "member %s of group %s does not report its start time: %s"
+            _log.info(text, shown(client_id), self._group, error)
             return None
         started = info.properties.get(_STARTED, "")
         return int(started) if started.isascii() and started.isdigit() and len(started) <= _MOST_DIGITS else None

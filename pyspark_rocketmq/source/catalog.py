@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from ..allocation import no_match
 from ..cluster.cluster import Cluster
-from ..cluster.names import is_system_topic
-from ..errors import BrokerError, OptionError, RocketMQError, TopicNotFound
+from ..cluster.names import is_system_topic, is_topic_name
+from ..errors import BrokerError, OptionError, RocketMQError, TopicNotFound, shown
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue, sort_queues
 from ..options.reader_options import ReaderOptions
 from ..planning.listed_queues import list_queues
@@ -35,6 +36,8 @@ class QueueCatalog:
         self._max_age_s = cluster.settings.route_max_age_s
         self._listing: Collection[str] = ()
         self._listing_due = float("-inf")
+        self._misnamed: frozenset[str] = frozenset()
+        """Names in the last list that no topic can have; a warning was logged about them."""
         self._absent_until: dict[str, float] = {}
         """Topics without a route, with the time at which name servers are asked for them again."""
         self._optional: frozenset[str | None] = frozenset()
@@ -77,14 +80,23 @@ class QueueCatalog:
         if self._options.queue_lists:
             list_queues(self._options.queue_lists, queues)
         for topic in sorted(set(selection.topics) - {queue.topic for queue in queues}):
+            if elsewhere := [queue for queue in self._elsewhere() if queue.topic == topic]:
+                raise no_match(self._options.allocation.machine_rooms, elsewhere)
             raise _nothing_to_read(topic, self._options)
 
     def require_match(self, queues: Sequence[MessageQueue]) -> None:
-        """Raise `OptionError` if the option `subscribePattern` matches no topic."""
+        """Raise `OptionError` if `subscribePattern` matches no topic, or none in the machine rooms that are read."""
         selection = self._options.selection
         pattern = selection.pattern
         if pattern is not None and {queue.topic for queue in queues} <= {selection.retry_topic}:
+            if elsewhere := self._elsewhere():
+                raise no_match(self._options.allocation.machine_rooms, elsewhere)
             raise OptionError("subscribePattern", pattern, "no topic matches", advice="check the pattern")
+
+    def _elsewhere(self) -> list[MessageQueue]:
+        """Return the readable queues that are not read because of their machine rooms."""
+        taken, covered = filter(self._options.selection.takes, chain.from_iterable(self._routed)), set(self._covered)
+        return [queue for queue in taken if queue not in covered]
 
     def plan_settings(self, queues: Sequence[MessageQueue]) -> PlanSettings:
         """Return the settings for cutting tasks; for the strategy CONFIG, with the queues of each slot."""
@@ -102,7 +114,8 @@ class QueueCatalog:
     def _choose(self, routed: Iterable[MessageQueue]) -> list[MessageQueue]:
         wanted = sort_queues(queue for queue in routed if self._options.selection.takes(queue))
         covered = covered_queues(wanted, self._options.allocation)
-        self._warn_once(set(wanted).difference(covered), "is not read: its room is not among machineRooms")
+        rooms = ", ".join(self._options.allocation.machine_rooms)
+        self._warn_once(set(wanted).difference(covered), f"is not read: its room is not among machineRooms ({rooms})")
         return covered
 
     # --- which topics ------------------------------------------------------------------------------------------------
@@ -132,13 +145,25 @@ class QueueCatalog:
 
     def _list_topics(self, pattern: str) -> list[str]:
         try:
-            topics = self._cluster.name_servers.fetch_topics()
+            listed = self._cluster.name_servers.fetch_topics()
         except BrokerError as cause:
             if cause.retriable:
                 raise
             advice = "list topics with subscribe"
             raise OptionError("subscribePattern", pattern, "this server does not list topics", advice=advice) from cause
-        return sorted(each for each in topics if not _is_internal(each) and self._options.selection.takes_topic(each))
+        topics = [each for each in listed if not _is_internal(each)]
+        self._warn_of_misnamed(frozenset(each for each in topics if not is_topic_name(each)))
+        return sorted(filter(self._options.selection.takes_topic, set(topics) - self._misnamed))
+
+    def _warn_of_misnamed(self, names: frozenset[str]) -> None:
+        """Log a warning about listed names that no topic can have, unless the last list had the same ones.
+
+        They never reach the pattern, which may need minutes for a long name.
+        """
+        if names - self._misnamed:
+            text = "name servers list %d names that no topic can have, which are not read, for example %s"
+            _log.warning(text, len(names), shown(min(names)))
+        self._misnamed = names
 
     def _readable(self, topic: str, may_be_absent: bool) -> Sequence[MessageQueue]:
         """Return the topic's readable queues, none for a topic that is absent.

@@ -6,7 +6,7 @@ commits: the planner decides what is read and committed, each time Spark calls i
 
 Rebalancing has a thread of its own; the planning thread reads its result. Heartbeats have another thread, because
 brokers remove a member without heartbeats after two minutes, and rebalancing waits for seconds for each topic whose
-brokers do not answer.
+brokers do not answer. Before a periodic heartbeat the member compares its subscriptions with those of its group.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..client.statistics import Statistics
 from ..client.stores import RemoteStore
 from ..cluster.cluster import Cluster
 from ..cluster.links import SharedLinks
-from ..errors import GroupError, LocalProtocolError, RocketMQError
+from ..errors import GroupError, LocalProtocolError, RocketMQError, shown
 from ..model import Address, MessageQueue
 from ..net.pool import SharedPool
 from ..offsets.requested import Keyword
@@ -41,6 +41,7 @@ from ..options.reader_options import ReaderOptions, ShareSettings
 from ..planning.listed_queues import ListedQueues
 from ..wire.header import Command
 from .rhythm import PlannerRhythm
+from .strategy_check import StrategyCheck
 
 __all__ = ["QueryMember"]
 
@@ -74,6 +75,7 @@ class QueryMember:
         self._timer = Loop(f"member {self._settings.group}", self._clock)
         self._heartbeats = Loop(f"heartbeats {self._settings.group}", self._clock)
         self._rounds = Rounds(self._run_round, self._timer, self._clock, self._settings.rhythm)
+        self._strategies = StrategyCheck(self.cluster, self._settings.group, self.client_id, self._strategy.name)
         self._store = RemoteStore(self.cluster.offsets, self._settings.group)
         self.running_info = self._make_info()
         """The facts about this member that administrators may ask for."""
@@ -91,7 +93,7 @@ class QueryMember:
         rhythm = self._settings.rhythm
         self._timer.repeat(0.0, rhythm.route_s, self._membership.refresh_routes)
         self._timer.start()
-        self._heartbeats.repeat(0.0, rhythm.heartbeat_s, self._membership.heartbeat)
+        self._heartbeats.repeat(0.0, rhythm.heartbeat_s, self._send_heartbeat)
         self._heartbeats.call_soon(self._rounds.wake)  # After the first heartbeat: then brokers list this member.
         self._heartbeats.start()
 
@@ -113,6 +115,11 @@ class QueryMember:
         if self._is_joined:
             self._membership.leave()
         self.cluster.close()
+
+    def _send_heartbeat(self) -> None:
+        """Warn if the group's members have different subscriptions, then send a heartbeat."""
+        self._membership.check_others()
+        self._membership.heartbeat()
 
     # --- for the planning thread -------------------------------------------------------------------------------------
 
@@ -144,7 +151,7 @@ class QueryMember:
 
     def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Note an administrator's reset, so that the next batch starts at these offsets."""
-        _log.warning("an administrator resets %d queues of %s; the next batch starts there", len(offsets), topic)
+        _log.warning("an administrator resets %d queues of %s; the next batch starts there", len(offsets), shown(topic))
         with self._reset_lock:
             self._resets |= offsets
 
@@ -161,6 +168,8 @@ class QueryMember:
         outcomes = [self._rebalance(topic) for topic in self._membership.subscriptions]
         if self._unknown_topics:
             self._heartbeats.call_soon(self._membership.heartbeat)  # The first one may be lost.
+        elif members := self._membership.members(min(self._membership.subscriptions)):
+            self._strategies.ask_one(members)
         return all(outcomes)
 
     def _rebalance(self, topic: str) -> bool:
@@ -214,6 +223,7 @@ class QueryMember:
             orderly=False,
             thread_count=1,
             started_ms=self._clock.wall_ms(),
+            strategy=self._strategy.name,
         )
 
 

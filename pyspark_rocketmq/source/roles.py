@@ -63,7 +63,10 @@ class StartJudge:
     def fetch_bounds(
         self, queues: Collection[MessageQueue], held_topics: Collection[str] = ()
     ) -> Mapping[MessageQueue, QueueBounds]:
-        """Return the bounds of these queues; if a broker has gone, only of those that are still in the routes."""
+        """Return the bounds of these queues; if a broker or topic has gone, only of those that are still in the routes.
+
+        `held_topics` are the topics in which the query has positions; these may lack a route without an error.
+        """
         try:
             return self.view.fetch_bounds(queues)
         except (QueueMoved, TopicNotFound):

@@ -9,15 +9,18 @@ its own. Topic, sysFlag and times are in the request's header, or in the record 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ..errors import DecodeError, LocalProtocolError
 from .frame import read_sized, write_sized
 
-__all__ = ["BatchEntry", "decode_batch", "encode_batch"]
+__all__ = ["BatchEntry", "decode_batch", "encode_batch", "entry_starts", "iterate_batch"]
 
 _HEAD = struct.Struct(">i8xi")  # total size, magic and CRC, flag
+_SIZE = struct.Struct(">i")
+_LEAST_BYTES = 22
+"""Size of an entry with empty body and properties."""
 _BODY_WIDTH, _PROPERTIES_WIDTH = 4, 2
 
 
@@ -45,16 +48,34 @@ def _encode_entry(entry: BatchEntry) -> bytes:
 
 def decode_batch(data: bytes | memoryview) -> list[BatchEntry]:
     """Return the messages in a body; raise `DecodeError` unless they fill it exactly."""
-    view = memoryview(data)
-    entries: list[BatchEntry] = []
-    at = 0
+    return list(iterate_batch(data))
+
+
+def entry_starts(data: bytes, most: int) -> list[int]:
+    """Return where each message begins, by the total sizes alone.
+
+    Return nothing if the sizes do not add up, or for more than `most` messages.
+    """
+    starts, at, end = list[int](), 0, len(data)
+    while at < end and len(starts) <= most:
+        starts.append(at)
+        size = _SIZE.unpack_from(data, at)[0] if at + _LEAST_BYTES <= end else 0
+        if size < _LEAST_BYTES:
+            return []
+        at += size
+    return starts if at == end and len(starts) <= most else []
+
+
+def iterate_batch(data: bytes | memoryview) -> Iterator[BatchEntry]:
+    """Yield the messages in a body one by one; raise `DecodeError` at the first that does not fit."""
+    view, number, at = memoryview(data), 0, 0
     while at < len(view):
         try:
             entry, at = _decode_entry(view, at)
         except (struct.error, ValueError) as cause:
-            raise DecodeError(f"batch entry {len(entries)} at byte {at} of {len(view)}: {cause}") from cause
-        entries.append(entry)
-    return entries
+            raise DecodeError(f"batch entry {number} at byte {at} of {len(view)}: {cause}") from cause
+        yield entry
+        number += 1
 
 
 def _decode_entry(view: memoryview, start: int) -> tuple[BatchEntry, int]:

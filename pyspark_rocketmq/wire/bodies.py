@@ -295,7 +295,7 @@ class ConsumerRunningInfo(Body):
 
 @members
 class ConsumeMessageDirectlyResult(Body):
-    """Result of consuming one message by an operator's request."""
+    """Result of consuming one message at an operator's request."""
 
     order: bool = False
     auto_commit: bool = True
@@ -313,7 +313,7 @@ class GroupList(Body):
 
 @members
 class QueryAssignmentRequestBody(Body):
-    """Client that asks which queues of a topic the broker assigns to it."""
+    """A client's question which queues of a topic the broker assigns to it as a member of a group."""
 
     topic: str
     consumer_group: str
@@ -340,7 +340,7 @@ class QueryAssignmentResponseBody(Body):
 
 @members
 class SetMessageRequestModeRequestBody(Body):
-    """Whether a group pulls or pops a topic."""
+    """The mode to set for a group and a topic: whether messages are pulled or popped."""
 
     topic: str
     consumer_group: str
@@ -443,7 +443,7 @@ class TopicStatsTable(Body):
 
 @members
 class OffsetWrapper(Body):
-    """Committed and maximum offset of a group in one queue."""
+    """A group's committed offset in one queue, and the queue's maximum offset."""
 
     broker_offset: int = 0
     consumer_offset: int = 0
@@ -453,7 +453,7 @@ class OffsetWrapper(Body):
 
 @members
 class ConsumeStats(Body):
-    """Committed and maximum offset of a group in each queue of one broker."""
+    """A group's committed offset in each queue of one broker, and the queue's maximum offset."""
 
     offset_table: dict[MessageQueue, OffsetWrapper] = field(default_factory=dict)
     consume_tps: float = 0.0
@@ -461,7 +461,7 @@ class ConsumeStats(Body):
 
 @members
 class QueueTimeSpan(Body):
-    """Store times of the first, the last and the consumed message of one queue."""
+    """Store times of one queue's first and last message, and of the last message that a group consumed."""
 
     message_queue: MessageQueue
     min_time_stamp: int = 0
@@ -475,7 +475,7 @@ class QueueTimeSpan(Body):
 
 @members
 class QueryConsumeTimeSpanBody(Body):
-    """Store times of the first, the last and the consumed message of each queue of a group."""
+    """Store times of each queue's first and last message, and of the last message that a group consumed."""
 
     consume_time_span_set: tuple[QueueTimeSpan, ...] = ()
 
@@ -618,6 +618,11 @@ def _read_long(value: Any) -> int:
     return number
 
 
+def _read_double(value: Any) -> float:
+    """Return a number as a double; raise `OverflowError` for an integer that is too large for one."""
+    return float(_checked(value, float | int))
+
+
 def _checked(value: Any, kind: type | UnionType) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise TypeError(f"{shorten(value)} is not {kind}")
@@ -628,12 +633,12 @@ def _scalar_reader(kind: type | UnionType) -> Reader:
     return lambda value: _checked(value, kind)
 
 
-_KEY_READERS: dict[Any, Reader] = {str: str, int: int, MessageQueue: fastjson.parse_queue}
+_KEY_READERS: dict[Any, Reader] = {str: str, int: lambda key: _read_long(int(key)), MessageQueue: fastjson.parse_queue}
 _SCALAR_READERS: dict[Any, Reader] = {
     Any: lambda value: value,
     str: _scalar_reader(str),
     int: _read_long,
     bool: _scalar_reader(bool),
-    float: _scalar_reader(float | int),
+    float: _read_double,
     MessageQueue: fastjson.queue_of,
 }

@@ -225,7 +225,7 @@ class ResetConsumerClientOffsetRequestHeader(ResetOffsetHeader):
 
 @request(RequestCode.GET_CONSUMER_RUNNING_INFO)
 class GetConsumerRunningInfoRequestHeader(RequestHeader):
-    """Request for a member's state, which the broker passes on to the member."""
+    """Request for a member's state; the broker passes the request on to the member."""
 
     consumer_group: str
     client_id: str
@@ -234,7 +234,10 @@ class GetConsumerRunningInfoRequestHeader(RequestHeader):
 
 @request(RequestCode.CONSUME_MESSAGE_DIRECTLY)
 class ConsumeMessageDirectlyResultRequestHeader(TopicRequestHeader):
-    """Request to consume the message in the body, which the broker passes on to a member."""
+    """Request to consume the message `msg_id`.
+
+    The broker adds the message as the body, and passes the request on to a member.
+    """
 
     consumer_group: str
     client_id: str | None = None
@@ -247,7 +250,7 @@ class ConsumeMessageDirectlyResultRequestHeader(TopicRequestHeader):
 
 @request(RequestCode.QUERY_ASSIGNMENT)
 class QueryAssignmentRequestHeader(RequestHeader):
-    """Request for the queues that the broker assigns to the client in the body."""
+    """Request for the queues that the broker assigns to the client that the body names."""
 
 
 # --- offsets ---------------------------------------------------------------------------------------------------------
@@ -438,7 +441,7 @@ class SendReplyMessageRequestHeader(SendHeader):
 
 @request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
 class ReplyMessageRequestHeader(SendHeader):
-    """Broker's request to a client, which delivers the reply to a request message that this client sent."""
+    """Broker's request that delivers a reply message to the client that sent the request message."""
 
     born_host: str
     store_host: str
@@ -460,7 +463,7 @@ class ConsumerSendMsgBackRequestHeader(RequestHeader):
 
 @request(RequestCode.END_TRANSACTION)
 class EndTransactionRequestHeader(TopicRequestHeader):
-    """Request to commit a half message (8), to roll it back (12), or to leave it open (0)."""
+    """Request to commit a half message (`commit_or_rollback` is 8), to roll it back (12), or to leave it open (0)."""
 
     topic: str | None = None
     producer_group: str
@@ -665,7 +668,7 @@ class QueryTopicsByConsumerRequestHeader(RequestHeader):
 
 @request(RequestCode.QUERY_CONSUME_TIME_SPAN)
 class QueryConsumeTimeSpanRequestHeader(TopicRequestHeader):
-    """Request for the store times of the first, the last and the consumed message of each queue of a group."""
+    """Request for the store times of each queue's first and last message, and of the last one that a group consumed."""
 
     topic: str
     group: str
@@ -673,7 +676,7 @@ class QueryConsumeTimeSpanRequestHeader(TopicRequestHeader):
 
 @members
 class GetBrokerConfigResponseHeader(ResponseHeader):
-    """Version of the broker's configuration, which is in the body."""
+    """Version of the broker's configuration; the body holds the configuration."""
 
     version: str | None = None
 
@@ -731,7 +734,7 @@ def from_fields(cls: type[H], fields: Mapping[str, str] | None) -> H:
 
 
 class _Field(NamedTuple):
-    """Conversions of one field from and to text; an empty number or boolean counts as absent."""
+    """One field, with its conversions from and to text; an empty text counts as absent unless `is_text`."""
 
     attribute: str
     is_text: bool

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import zlib
 from enum import IntEnum
+from typing import Any
 
 from ..errors import DecodeError
 from .codes import SysFlag
@@ -96,15 +97,16 @@ def _unpack_zlib(data: bytes | memoryview, _: Compression, most: int) -> bytes:
 def _unpack_stream(data: bytes | memoryview, compression: Compression, most: int) -> bytes:
     """Return the first bytes of the decompressed body, `most` or up to one piece more.
 
-    Arrow reads several compressed frames in a row as one body, as Java does.
+    Arrow reads several compressed frames in a row as one body, as Java does. Its method `read` would leak the memory of
+    a piece with every error; `read_buffer` does not.
     """
     from pyarrow import BufferReader, CompressedInputStream
 
     if not data:
         raise OSError("the stream is cut")
     stream = CompressedInputStream(BufferReader(data), "lz4" if compression is Compression.LZ4 else "zstd")
-    pieces, size = [], 0
-    while size < most and (piece := stream.read(_PIECE_BYTES)):
+    pieces, size = list[Any](), 0
+    while size < most and (piece := stream.read_buffer(_PIECE_BYTES)):
         pieces.append(piece)
         size += len(piece)
     return b"".join(pieces)

@@ -16,10 +16,10 @@ References can also multiply other values. So `MOST_PARTS` limits the number of 
 from __future__ import annotations
 
 import json
+import math
 import re
-from functools import lru_cache
 from reprlib import repr as shorten
-from typing import Any
+from typing import Any, NoReturn
 
 from ..errors import LimitExceeded, MalformedFrame
 from ..model import MessageQueue
@@ -31,6 +31,8 @@ Enough for statistics of 66,000 queues, or 500,000 topic names.
 """
 _LONGEST_KEY = 1024
 """Longest key text, in characters, whose parsed queue is cached."""
+_MOST_CACHED_CHARACTERS = 4 * 2**20
+"""Largest sum of cached key texts: servers choose their lengths. A usual key has 60 characters."""
 
 # Strings are matched first, so that nothing inside them is taken for a key. No part can match in two ways, and
 # an unclosed string matches to the end: the time is linear for any input.
@@ -49,6 +51,8 @@ def parse(data: bytes | memoryview | str) -> Any:
         text = data if isinstance(data, str) else str(data, "utf-8")
         _refuse_bomb(text)
         value = _parse_text(text)
+        if "\\u" in text:
+            _write(value, bare=False).encode()  # an escaped half of a surrogate pair is no text
         return _References(value).resolve(value) if '"$ref"' in text else value
     except (ValueError, RecursionError) as cause:
         raise MalformedFrame(f"unreadable JSON: {cause}") from cause
@@ -56,21 +60,44 @@ def parse(data: bytes | memoryview | str) -> Any:
 
 def parse_queue(text: str) -> MessageQueue:
     """Return the queue that was the key of a map, given the JSON text of that key."""
-    return _cached_queue(text) if len(text) <= _LONGEST_KEY else queue_of(parse(text))
+    return _known.queues.get(text) or _known.add(text, queue_of(parse(text)))
 
 
-@lru_cache(maxsize=2**15)  # A broker names the same queues in every response.
-def _cached_queue(text: str) -> MessageQueue:
-    return queue_of(parse(text))
+class _KnownQueues:
+    """The queues that servers named before, by key text: a broker names the same queues in every response.
+
+    All are forgotten when their texts become too long together.
+    """
+
+    def __init__(self) -> None:
+        self.queues: dict[str, MessageQueue] = {}
+        self._characters = 0
+
+    def add(self, text: str, queue: MessageQueue) -> MessageQueue:
+        """Keep the queue for later calls unless its text is very long, and return it."""
+        if len(text) <= _LONGEST_KEY:
+            if self._characters > _MOST_CACHED_CHARACTERS:
+                self.queues, self._characters = {}, 0
+            self.queues[text] = queue
+            self._characters += len(text)
+        return queue
+
+
+_known = _KnownQueues()
 
 
 def queue_of(value: Any) -> MessageQueue:
     """Return the queue that a parsed JSON object describes; raise `MalformedFrame` if it is no queue."""
     try:
-        queue = MessageQueue(str(value["topic"]), str(value["brokerName"]), int(value["queueId"]))
+        return MessageQueue(str(value["topic"]), str(value["brokerName"]), _read_queue_id(value["queueId"]))
     except (LookupError, TypeError, ValueError) as cause:
         raise MalformedFrame(f"not a queue: {shorten(value)}") from cause
-    return queue
+
+
+def _read_queue_id(value: object) -> int:
+    if type(value) is not int or not -(2**31) <= value < 2**31:
+        raise ValueError("the queue id is no 32-bit integer")
+    return value
 
 
 def write(value: Any, *, bare_integer_keys: bool = False) -> bytes:
@@ -86,9 +113,23 @@ def write(value: Any, *, bare_integer_keys: bool = False) -> bytes:
 
 def _parse_text(text: str) -> Any:
     try:
-        return json.loads(text)
+        return _DECODER.decode(text)
     except json.JSONDecodeError:
-        return json.loads(_BARE_KEY.sub(_quote, text))
+        return _DECODER.decode(_BARE_KEY.sub(_quote, text))
+
+
+def _read_float(text: str) -> float:
+    """Return a number with a fraction or exponent; raise `ValueError` if it is larger than a Java double can be."""
+    if math.isinf(value := float(text)):
+        raise ValueError(f"{text:.60} is too large a number")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+_DECODER = json.JSONDecoder(parse_float=_read_float, parse_constant=_refuse_constant)
 
 
 def _quote(match: re.Match[str]) -> str:

@@ -74,9 +74,9 @@ def read_sized(data: memoryview, at: int, width: int) -> tuple[memoryview, int]:
 
 
 def write_sized(data: bytes, width: int, what: str) -> bytes:
-    """Return the data after a length field of `width` bytes.
+    """Return a length field of `width` bytes, followed by the data.
 
-    Raise `LocalProtocolError`, with the name `what` for the data, if they are too long for the field.
+    Raise `LocalProtocolError`, which calls the data `what`, if they are too long for the field.
     """
     most = (1 << 8 * width - 1) - 1
     if len(data) > most:

@@ -175,7 +175,7 @@ _PULL_RESPONSE = re.compile(
     rb'"opaque":(%b),"remark":"\w+","serializeTypeCurrentRPC":"JSON","version":%b\}'
     % (MIN_FRAME_BYTES, _FLAGS, _OFFSET, _BOUND, _BOUND, _FLAGS, _NUMBER, _NUMBER)
 )
-"""A frame up to the end of its header, as brokers write it: compact JSON without escapes, and with numbers in range."""
+"""A usual response to a pull, up to the end of its header: compact JSON without escapes, with numbers in range."""
 
 
 def cut_pull_responses(data: memoryview, start: int, end: int, max_frame_bytes: int) -> tuple[list[PullResponse], int]:
@@ -247,10 +247,9 @@ def _prefix(header_bytes: int) -> bytes:
 
 
 class PreparedRequest:
-    """A request with a JSON header and no body, in which only the opaque and the fields `changing` differ from time to
-    time.
+    """A template of requests with a JSON header and no body, which differ only in the opaque and the fields `changing`.
 
-    The header is encoded once; each request then only fills in these numbers.
+    The header is encoded once; for each request only these numbers are filled in.
     """
 
     def __init__(self, code: int, fields: Mapping[str, str], changing: Sequence[str]) -> None:

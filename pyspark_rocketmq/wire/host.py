@@ -1,6 +1,6 @@
 """Encode and decode hosts in stored messages and message ids.
 
-    address 4 (IPv4) or 16 (IPv6) | port 4
+    address 4 (IPv4) or 16 (IPv6) | port 4        (sizes in bytes)
 
 These bytes do not show which of the two they are; the sysFlag of the message, or the length of the id, does.
 """

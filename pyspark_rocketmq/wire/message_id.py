@@ -2,7 +2,7 @@
 
 The *offset message id* states where a broker stores the message: store host and commit-log offset. The *unique id*
 is made by the producer and stored as property UNIQ_KEY. Both are texts of 32 (IPv4) or 56 (IPv6) upper-case hexadecimal
-digits; a text does not show which of the two ids it is.
+digits; a text does not show which of the two ids it is. Their parts, with sizes in bytes:
 
     offset message id    host 4 | 16, port 4, commit-log offset 8
     unique id            host 4 | 16, process 2, instance 4, milliseconds since the month began 4, counter 2
@@ -36,7 +36,7 @@ _ID_BYTES = (16, 28)
 
 
 class OffsetMessageId(NamedTuple):
-    """The place of a stored message: host and commit-log offset of its broker."""
+    """The place of a stored message: the address of its broker, and the offset in the broker's commit log."""
 
     store_host: Address
     physical_offset: int
@@ -66,7 +66,7 @@ def decode_offset_message_id(text: str) -> OffsetMessageId:
 class UniqueIdMaker:
     """Makes the unique ids of one producer; `instance` is a number that differs between the producers of a process.
 
-    Ids repeat only if more than 65,536 are made in one millisecond. Threads may share a maker.
+    Within a month, ids repeat only if more than 65,536 are made in one millisecond. Threads may share a maker.
     """
 
     def __init__(

@@ -18,12 +18,14 @@ from __future__ import annotations
 import re
 import struct
 import zlib
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from ..errors import DecodeError, LocalProtocolError, located
 from ..model import Address
-from .batch import decode_batch
+from .batch import BatchEntry, iterate_batch
 from .codes import SysFlag, TransactionState, transaction_state
 from .compression import MAX_UNPACKED_BYTES, compression_of, decompress
 from .frame import read_sized, write_sized
@@ -34,13 +36,16 @@ from .properties import decode_properties
 __all__ = [
     "MAGIC_V1",
     "MAGIC_V2",
+    "MOST_INNER_MESSAGES",
     "Record",
     "decode_record",
     "decode_records",
     "encode_record",
     "is_at_file_start",
     "message_count_of",
+    "stated_count",
     "stored_crc",
+    "stored_crcs",
     "unwrap_inner_batch",
 ]
 
@@ -58,7 +63,11 @@ _LONGEST_V1_TOPIC = 127
 _FILE_STEP = 2**16
 """A number that divides the size of a commit log's files; brokers with files of another size are not recognized."""
 
-_INNER_COUNT = re.compile(rb"(?:^|\x02)INNER_NUM\x01([0-9]{1,5})(?:\x02|$)")
+MOST_INNER_MESSAGES = 2**15 - 1
+"""Largest number of messages in an inner batch: brokers store it as a signed 16-bit number."""
+
+_INNER_COUNT = re.compile(rb"(?:^|\x02)INNER_NUM\x01([0-9]{1,9})(?:\x02|$)")
+_CRC_BITS = 0x7FFFFFFF
 _BROKEN = "the rest of this response cannot be trusted; check the broker's store around this message"
 
 
@@ -115,10 +124,14 @@ class Record:
             return self.body if compression is None else decompress(self.body, compression, limit)
 
     def check_crc(self) -> None:
-        """Raise `DecodeError` if the CRC of the body differs from the stored CRC."""
+        """Raise `DecodeError` if the CRC of the stored (perhaps compressed) body differs from the stored CRC."""
         if self.body_crc != (actual := stored_crc(self.body)):
             with self._located():
-                raise DecodeError(f"the body's CRC is {actual:#010x}, stored was {self.body_crc:#010x}")
+                raise DecodeError(
+                    f"at commit-log offset {self.physical_offset} the body's CRC is {actual:#010x}, "
+                    f"stored was {self.body_crc:#010x}",
+                    advice="compare the message at a replica, and check the broker's disk and the network",
+                )
 
     def _located(self) -> AbstractContextManager[None]:
         """Return a context manager that adds topic, queue and offset to errors raised inside it."""
@@ -132,7 +145,13 @@ def is_at_file_start(physical_offset: int) -> bool:
 
 def stored_crc(body: bytes) -> int:
     """Return the CRC that brokers store for a body: CRC-32 without its highest bit."""
-    return zlib.crc32(body) & 0x7FFFFFFF
+    return zlib.crc32(body) & _CRC_BITS
+
+
+def stored_crcs(data: memoryview, starts: Iterable[int], ends: Iterable[int]) -> list[int]:
+    """Return the CRCs of several bodies, which lie in one buffer, as `stored_crc` does."""
+    crc32 = zlib.crc32
+    return [crc32(data[start:end]) & _CRC_BITS for start, end in zip(starts, ends, strict=True)]
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -208,13 +227,7 @@ def unwrap_inner_batch(record: Record, limit: int = MAX_UNPACKED_BYTES) -> list[
     """
     if not record.is_inner_batch:
         return [record]
-    body, stated = record.unpacked_body(limit), _stated_count(record)
-    with record._located():
-        entries = decode_batch(body)
-        if not entries:
-            raise DecodeError("an inner batch without messages")
-        if len(entries) != (stated or len(entries)):
-            raise DecodeError(f"an inner batch of {stated} messages holds {len(entries)}")
+    entries = _entries_of(record, limit)
     return [
         replace(
             record,
@@ -229,17 +242,41 @@ def unwrap_inner_batch(record: Record, limit: int = MAX_UNPACKED_BYTES) -> list[
     ]
 
 
+def _entries_of(record: Record, limit: int) -> list[BatchEntry]:
+    """Return the messages in an inner batch; raise `DecodeError` if it is damaged, or no broker can have stored it."""
+    body, stated = record.unpacked_body(limit), stated_count(record)
+    with record._located():
+        _refuse_more(stated)
+        entries = list(islice(iterate_batch(body), MOST_INNER_MESSAGES + 1))
+        if not entries:
+            raise DecodeError("an inner batch without messages")
+        _refuse_more(len(entries))
+        if len(entries) != (stated or len(entries)):
+            raise DecodeError(f"an inner batch of {stated} messages holds {len(entries)}")
+    return entries
+
+
+def _refuse_more(count: int) -> None:
+    if count > MOST_INNER_MESSAGES:
+        what = f"an inner batch of more than {MOST_INNER_MESSAGES} messages, which brokers cannot number"
+        raise DecodeError(what, advice="check the broker's store around this message")
+
+
 def message_count_of(record: Record) -> int:
     """Return the number of messages in a record, each of which has an offset: 1, except for an inner batch.
 
-    If the property INNER_NUM of an inner batch does not state the number, the batch is unwrapped to count its messages.
+    If the property INNER_NUM of an inner batch does not state the number, the batch is unpacked to count its messages.
+    Raise `DecodeError` if the number is larger than brokers can store.
     """
     if not record.is_inner_batch:
         return 1
-    return _stated_count(record) or len(unwrap_inner_batch(record))
+    stated = stated_count(record)
+    with record._located():
+        _refuse_more(stated)
+    return stated or len(_entries_of(record, MAX_UNPACKED_BYTES))
 
 
-def _stated_count(record: Record) -> int:
+def stated_count(record: Record) -> int:
     """Return the number of messages that the property INNER_NUM of an inner batch states; 0 without this property."""
     stated = _INNER_COUNT.search(record.properties_text)
     return int(stated[1]) if stated else 0

@@ -1,4 +1,4 @@
-"""Find where each record of a response begins, and which offset is written in the first record.
+"""Find where each record of a response begins, the offset in the first record, and the size of all message bodies.
 
 A scan reads only the size and magic of each record and steps to the next one. If all records have the same size, as
 messages of one kind often have, no scan is needed: one `unpack` reads size and magic of all records, which must be
@@ -11,18 +11,25 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 
-from ..errors import AnswerMismatch
+from ..errors import AnswerMismatch, DecodeError
 from ..model import MessageQueue
+from .codes import SysFlag
 from .record import MAGIC_V1, MAGIC_V2, decode_record
 
-__all__ = ["MIN_RECORD_BYTES", "first_queue_offset", "mismatch", "record_starts"]
+__all__ = ["MIN_RECORD_BYTES", "body_bytes", "first_queue_offset", "mismatch", "record_starts"]
 
 MIN_RECORD_BYTES = 91
 """Size of the smallest record: IPv4 hosts, and empty body, topic and properties."""
 
 _HEAD = struct.Struct(">iI")  # total size, magic
 _QUEUE_OFFSET = struct.Struct(">20xq")
+_SYS_FLAG = struct.Struct(">36xi")
+_BODY_LENGTH = struct.Struct(">i")
+_BODY_AT, _MORE_OF_IPV6 = 84, 12
+"""The position of the body's length in a record with IPv4 hosts, and the bytes by which an IPv6 host moves it."""
 _MAGICS = (MAGIC_V1, MAGIC_V2)
+_MOST_UNPACKED = 1024
+"""Largest number of records that one `unpack` reads: as many as a pull may ask for; a struct for more is large."""
 
 
 def record_starts(body: bytes | memoryview) -> Sequence[int]:
@@ -42,6 +49,24 @@ def first_queue_offset(body: bytes | memoryview) -> int:
     return offset
 
 
+def body_bytes(response: bytes | memoryview) -> int:
+    """Return the sum of the sizes of all message bodies in a response, as they are stored.
+
+    If the records are damaged, return the size of the response; decoding reports the damage.
+    """
+    try:
+        return sum(_body_bytes_at(response, at) for at in record_starts(response))
+    except (DecodeError, struct.error):
+        return len(response)
+
+
+def _body_bytes_at(response: bytes | memoryview, at: int) -> int:
+    (sys_flag,) = _SYS_FLAG.unpack_from(response, at)
+    hosts_v6 = bool(sys_flag & SysFlag.BORN_HOST_V6) + bool(sys_flag & SysFlag.STORE_HOST_V6)
+    length: int = _BODY_LENGTH.unpack_from(response, at + _BODY_AT + hosts_v6 * _MORE_OF_IPV6)[0]
+    return min(max(0, length), len(response))
+
+
 def _starts_of_one_size(body: bytes | memoryview) -> Sequence[int]:
     """Return where the records begin if all have the size and magic of the first one; else return an empty sequence."""
     total = len(body)
@@ -52,6 +77,8 @@ def _starts_of_one_size(body: bytes | memoryview) -> Sequence[int]:
         return ()
     if total == size:
         return (0,)
+    if total > size * _MOST_UNPACKED:
+        return ()
     heads = _every_head(size, total // size).unpack(body)
     return range(0, total, size) if heads.count(heads[0]) == len(heads) else ()
 

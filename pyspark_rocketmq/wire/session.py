@@ -24,6 +24,7 @@ from .header import (
     RESPONSE_FLAG,
     Command,
     HeaderType,
+    PullResponse,
     cut_pull_responses,
     decode_any_command,
     encode_command,
@@ -73,6 +74,8 @@ class Session:
         self._wrapped = False
         self._owed = 0
         """Number of responses that may still arrive for requests that were given up or one-way."""
+        self._cut: Iterator[PullResponse] = iter(())
+        """Responses to pulls that were cut from the buffer and are not yielded yet."""
 
     def __repr__(self) -> str:
         state = f"broken: {self.broken}" if self.broken else "open"
@@ -124,7 +127,10 @@ class Session:
         return self._buffer.space()
 
     def received(self, count: int) -> Iterator[Event]:
-        """Record that `count` bytes were received into `space`; yield the events that they complete."""
+        """Record that `count` bytes were received into `space`; yield the events that they complete.
+
+        Events that a caller leaves, because an error interrupts it, come first in the next call.
+        """
         self._buffer.filled(count)
         return self._events()
 
@@ -152,7 +158,8 @@ class Session:
                 responses, buffer.start = cut_pull_responses(
                     buffer.chunk, buffer.start, buffer.end, self.max_frame_bytes
                 )
-                for response in responses:
+                self._cut = iter((*self._cut, *responses))
+                for response in self._cut:
                     if pending.pop(response.opaque, None) is not None:
                         yield _new(Reply, (response.opaque, response))
                     else:

@@ -16,6 +16,7 @@ from pyspark_rocketmq.allocation import (
     MachineRoomNearby,
     room_in_name,
 )
+from pyspark_rocketmq.allocation.machine_room import no_match
 from pyspark_rocketmq.errors import GroupError
 from pyspark_rocketmq.model import MessageQueue
 from tests.allocation.fixtures import make_queues
@@ -100,3 +101,22 @@ def test_a_member_unknown_to_the_broker_owns_nothing(
     """If a client id is not among the members, it gets no queue, and a warning says so."""
     assert strategy.allocate("stranger", make_queues(3), ["a", "b"]) == []
     assert "stranger" in caplog.text
+
+
+def test_a_member_without_queues_in_its_rooms_is_told_once_which_rooms_there_are(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """If no broker is in the given rooms, a member gets nothing, and one warning for many rounds names the rooms."""
+    queues = [MessageQueue("told-once", broker, 0) for broker in ("west@b", "east@a", "c")]
+
+    assert [MachineRoom(frozenset({"north"})).allocate("me", queues, ["me"]) for _ in range(3)] == [[], [], []]
+    assert len(caplog.records) == 1
+    assert "machineRooms = 'north'" in caplog.text and "are in east, west" in caplog.text
+
+
+def test_brokers_without_a_room_in_their_names_are_named() -> None:
+    """If no broker has a name of the form `room@name`, the error says so; many brokers are cut short."""
+    error = no_match({"east"}, [MessageQueue("orders", f"broker-{number:02}", 0) for number in range(12)])
+
+    assert "none of its brokers has a name of the form room@name" in error.what
+    assert "broker-00" in error.what and error.what.endswith("and 2 more)") and "brokerName" in error.advice

@@ -16,9 +16,10 @@ from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.client.producer import TransactionResolution
 from pyspark_rocketmq.client.results import DEAD_LETTER, RECONSUME_LATER, SUCCESS, later
 from pyspark_rocketmq.cluster.names import Namespace
+from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.cluster.signing import Credentials
-from pyspark_rocketmq.errors import ConnectError, SendError
-from pyspark_rocketmq.model import Message, retry_topic
+from pyspark_rocketmq.errors import AddressNotAllowed, ConnectError, OptionError, SendError
+from pyspark_rocketmq.model import Address, Message, MessageQueue, retry_topic
 from pyspark_rocketmq.net.settings import TlsSettings
 from tests.client.fixtures import GROUP, TOPIC, Group, Log, until
 
@@ -135,6 +136,33 @@ def test_transactions_end_within_a_namespace(make_group: Callable[..., Group], t
         group.stub.clock.advance(Settings().transaction_check_interval_ms)
     until(lambda: [record.body for record in group.stub.messages("SHOP%orders")] == [b"x"])
     assert asked == [TOPIC] * (told is TransactionResolution.UNKNOWN)
+
+
+def test_members_connect_to_allowed_brokers_only(
+    make_group: Callable[..., Group], caplog: pytest.LogCaptureFixture
+) -> None:
+    """With `allowed_brokers` members and producers do not connect to other brokers in routes, and say which."""
+    group, log = make_group(queues=1, brokers=2), Log()
+    first, second = (group.stub.broker_address(name) for name in ("broker-a", "broker-b"))
+    group.cluster_settings = replace(group.cluster_settings, allowed_brokers=f"10.0.0.0/8, {first}")
+    for broker in ("broker-a", "broker-b"):
+        group.stub.put(TOPIC, broker.encode(), broker=broker)
+    group.concurrent(log)
+
+    assert [message.body for message in log.wait_for(1)] == [b"broker-a"]
+    until(lambda: f"address {second}" in caplog.text)
+    assert "ADDRESS_NOT_ALLOWED" in caplog.text
+    with pytest.raises(SendError, match="1 failed, 0 unknown") as refused:
+        group.producer().send(Message(TOPIC, b"x"), MessageQueue(TOPIC, "broker-b", 0))
+    assert isinstance(refused.value.__cause__, AddressNotAllowed)
+    assert {each.broker_name for each in group.stub.connections()} == {"broker-a"}
+
+
+@pytest.mark.parametrize("given", ["", "10.0.0.1/8", ["10.0.0.1"]])
+def test_allowed_brokers_are_checked_where_they_are_given(given: Any) -> None:
+    """Text that is no list of hosts and networks, or a value that is no text, is refused by name."""
+    with pytest.raises(OptionError, match="allowed_brokers"):
+        ClusterSettings((Address("ns", 9876),), allowed_brokers=given)
 
 
 def _polled(consumer: Any) -> set[bytes]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pyspark_rocketmq.client import durable_file
 from pyspark_rocketmq.client.settings import MessageModel
 from pyspark_rocketmq.client.stores import LocalStore, Progress, RemoteStore, offset_file
 from pyspark_rocketmq.cluster.broker import Brokers
 from pyspark_rocketmq.cluster.queue_offsets import Offsets
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
@@ -210,6 +214,86 @@ def test_damage_of_file_and_backup_is_told(path: Path, caplog: pytest.LogCapture
 
     assert store.read(queue(0)) is None
     assert caplog.text.count("cannot be read") >= 2
+
+
+@pytest.mark.parametrize("name", ["x/../../evil", "..\\evil", "a\0b"])
+def test_names_lead_to_no_other_directory(group: Group, tmp_path: Path, name: str) -> None:
+    """An instance or unit name that would lead out of the directory of positions is refused, before a file is made."""
+    for given in ({"instance_name": name}, {"unit_name": name}):
+        with pytest.raises(OptionError, match=r"client id = .*instance name"):
+            group.concurrent(Log(), message_model=MessageModel.BROADCASTING, **given)
+    with pytest.raises(OptionError, match="group = "):
+        offset_file(tmp_path, "10.0.0.1@DEFAULT", "..")
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_paths_of_other_names_are_those_of_java() -> None:
+    """The path is that of Java's client: directory, client id, group, `offsets.json`."""
+    path = offset_file("d", "10.0.0.1@..@my unit", "%RETRY%g|1")
+    assert path == Path("d/10.0.0.1@..@my unit/%RETRY%g|1/offsets.json")
+
+
+def test_a_prepared_link_is_not_followed(path: Path) -> None:
+    """If links are prepared where files will be written, the files that they lead to stay as they are."""
+    path.parent.mkdir(parents=True)
+    victim = path.with_name("victim")
+    victim.write_text("precious")
+    for name in ("offsets.json", "offsets.json.tmp", "offsets.json.bak"):
+        path.with_name(name).symlink_to(victim)
+    store = LocalStore(path)
+    for offset in (1, 2):
+        store.progress.update(queue(0), offset, only_forward=True)
+        store.persist_all([queue(0)])
+
+    assert victim.read_text() == "precious"
+    assert not path.is_symlink() and LocalStore(path).read(queue(0)) == 2
+
+
+def test_a_link_with_the_name_of_the_new_file_is_not_followed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If even the name of the new file is foreseen and a link prepared there, nothing is written through it."""
+    monkeypatch.setattr(durable_file, "token_hex", lambda _: "known")
+    store, victim = LocalStore(path), path.parent.parent / "victim"
+    store.write({queue(0): 1})
+    victim.write_text("precious")
+    path.with_name("offsets.json.known.tmp").symlink_to(victim)
+    store.write({queue(0): 2})
+    assert victim.read_text() == "precious" and LocalStore(path).read(queue(0)) == 1
+
+
+def test_positions_are_on_disk_before_the_old_file_goes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is synced before it takes the name of the old one, and the directory is synced after that."""
+    store, steps, really_sync, really_rename = LocalStore(path), list[str](), os.fsync, os.replace
+
+    def sync(descriptor: int) -> None:
+        steps.append("sync directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "sync file")
+        really_sync(descriptor)
+
+    def rename(source: Path, target: Path) -> None:
+        steps.append(f"make {target.name}")
+        really_rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "replace", rename)
+    for offset in (1, 2):
+        steps.clear()
+        store.progress.update(queue(0), offset, only_forward=True)
+        store.persist_all([queue(0)])
+    assert steps == ["sync file", "make offsets.json.bak", "make offsets.json", "sync directory"]
+    assert sorted(each.name for each in path.parent.iterdir()) == ["offsets.json", "offsets.json.bak"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the disk fails while positions are written, the old file stays, and nothing is left beside it."""
+    store = LocalStore(path)
+    store.write({queue(0): 1})
+
+    def fail(_: int) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    store.write({queue(0): 2})
+    assert LocalStore(path).read(queue(0)) == 1
+    assert [each.name for each in path.parent.iterdir()] == ["offsets.json"]
 
 
 def test_a_broadcasting_member_goes_on_where_it_stopped(group: Group) -> None:

@@ -7,14 +7,17 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from pyspark_rocketmq.client import PushConsumer
 from pyspark_rocketmq.client.settings import MessageModel
-from pyspark_rocketmq.client.subscription_check import find_differences
+from pyspark_rocketmq.client.subscription_check import SubscriptionCheck, find_differences
+from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.pull.settings import Subscription
-from pyspark_rocketmq.wire.bodies import ConsumerData, build_subscription
+from pyspark_rocketmq.wire.bodies import ConsumerConnection, ConsumerData, SubscriptionData, build_subscription
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.client.fixtures import GROUP, QUICK, TIMEOUT_S, TOPIC, Group, Log, until
 
@@ -157,3 +160,17 @@ def test_a_member_that_may_not_ask_asks_once(group: Group) -> None:
 
     threading.Event().wait(0.2)
     assert fault.fired == 1
+
+
+def test_names_of_others_are_logged_in_few_short_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """If a broker lists a thousand subscriptions with huge or forged names, a few lines show some of them escaped."""
+    forged = [SubscriptionData(topic=f"t{number}\n\x1b[31m" + "x" * 10_000, sub_string="*") for number in range(1000)]
+    seen = ConsumerConnection(message_model="\u202e", subscription_table={each.topic: each for each in forged})
+    cluster = SimpleNamespace(
+        groups=SimpleNamespace(fetch_consumer_connections=lambda *_, **__: {"broker-a": seen}),
+        settings=SimpleNamespace(namespace=Namespace()),
+    )
+    SubscriptionCheck(cast(Any, cluster), GROUP, "me").compare(MINE)
+
+    assert len(caplog.messages) == 20 and r"t0\n\x1b[31mxxx" in caplog.text
+    assert all(each.isprintable() and len(each) < 2200 for each in caplog.messages)

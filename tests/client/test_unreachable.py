@@ -20,7 +20,7 @@ from pyspark_rocketmq.model import Address, MessageQueue, parse_address
 from pyspark_rocketmq.net import threaded
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.net.pool import SharedPool
-from pyspark_rocketmq.net.settings import NetSettings, TlsSettings
+from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.net.transport import Transport, connect
 from pyspark_rocketmq.pull.process_queue import FlowLimits
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
@@ -49,13 +49,13 @@ class Road:
         """Let connecting succeed again, also for attempts that hang now."""
         self._is_open.set()
 
-    def connect(self, address: Address, deadline: Deadline, tls: TlsSettings | None) -> Transport:
+    def connect(self, address: Address, deadline: Deadline, settings: NetSettings) -> Transport:
         """Connect to the address; if it is the closed one, wait until `open` or the deadline."""
         if address != self._closed or self._is_open.is_set():
-            return connect(address, deadline, tls)
+            return connect(address, deadline, settings)
         self.attempts += 1
         is_repaired = self._is_open.wait(deadline.remaining())
-        return connect(address if is_repaired else self._deaf, deadline, tls)
+        return connect(address if is_repaired else self._deaf, deadline, settings)
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rocketmq.cluster.names import Namespace, is_system_topic
+from pyspark_rocketmq.cluster.names import Namespace, is_system_topic, is_topic_name
+from pyspark_rocketmq.model import MessageQueue
 
 WRAPPED = [
     ("orders", "NS%orders"),
@@ -59,3 +60,27 @@ def test_system_topics_are_known() -> None:
     """A system topic is recognized by its name or its prefix."""
     assert is_system_topic("SCHEDULE_TOPIC_XXXX") and is_system_topic("rmq_sys_REVIVE_LOG_C")
     assert not is_system_topic("%RETRY%g") and not is_system_topic("orders")
+
+
+@pytest.mark.parametrize(
+    "name", ["orders", "a-b_c|d%e9", "x" * 127, "%RETRY%" + "g" * 248, "%DLQ%" + "g" * 250, "NS%orders", "TBW102"]
+)
+def test_a_name_that_brokers_accept_is_a_topics_name(name: str) -> None:
+    """A topic may have 127 characters, and one of a group 255."""
+    assert is_topic_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "a b", "a.b", "a\n", "bücher", "x" * 128, "%RETRY%" + "g" * 249, "%DLQ%" + "g" * 251, "%LMQ%" + "x" * 123],
+)
+def test_a_name_that_brokers_refuse_is_none(name: str) -> None:
+    """A name with other characters, without any, or with too many is no topic's name."""
+    assert not is_topic_name(name)
+
+
+def test_a_queue_is_put_into_a_namespace() -> None:
+    """A queue gets the cluster's name of its topic, and keeps it if it has it already."""
+    ours, theirs = MessageQueue("orders", "b", 1), MessageQueue("NS%orders", "b", 1)
+    assert Namespace("NS").wrap_queue(ours) == theirs == Namespace("NS").wrap_queue(theirs)
+    assert Namespace(header="NS").wrap_queue(ours) == ours

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyspark_rocketmq.cluster.cluster import Cluster
+from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.cluster.queue_offsets import ReportedPosition
 from pyspark_rocketmq.errors import ConnectionLost, MalformedFrame, NoBrokerAvailable
 from pyspark_rocketmq.model import Address, MessageQueue, QueueBounds
@@ -60,6 +63,27 @@ def test_a_queue_that_statistics_leave_out_is_asked_for_itself() -> None:
     cluster, links = two_brokers(GET_MIN_OFFSET=answer(offset=0), GET_MAX_OFFSET=answer(offset=4))
     links.serve("a:1", GET_TOPIC_STATS_INFO=statistics("a", 1))
     assert cluster.offsets.fetch_bounds([A]) == {A: QueueBounds(0, 4)}
+
+
+@pytest.mark.parametrize("wrong", [{"topic": "U"}, {"broker_name": "b"}, {"queue_id": 1}])
+def test_statistics_of_another_queue_are_not_taken(wrong: dict[str, Any]) -> None:
+    """Statistics count only for the queue that they name: another topic, broker or number makes them another queue."""
+    cluster, links = two_brokers(GET_MIN_OFFSET=answer(offset=3), GET_MAX_OFFSET=answer(offset=9))
+    table = {A._replace(**wrong): {"minOffset": 0, "maxOffset": 500, "lastUpdateTimestamp": 0}}
+    links.serve("a:1", GET_TOPIC_STATS_INFO=answer(body={"offsetTable": table}))
+    assert cluster.offsets.fetch_bounds([A]) == {A: QueueBounds(3, 9)}
+
+
+@pytest.mark.parametrize("topic", ["T", "NS%T"])
+def test_statistics_name_topics_as_the_cluster_does(topic: str) -> None:
+    """With a namespace, statistics are matched by the topic's name in the cluster, however the user spells it."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}))
+    table = {A._replace(topic="NS%T"): {"minOffset": 2, "maxOffset": 7, "lastUpdateTimestamp": 0}}
+    links.serve("a:1", GET_TOPIC_STATS_INFO=answer(body={"offsetTable": table}))
+    queue = A._replace(topic=topic)
+    bounds = cluster_of(links, namespace=Namespace("NS")).offsets.fetch_bounds([queue])
+    assert bounds == {queue: QueueBounds(2, 7)} and not links.asked("GET_MAX_OFFSET")
 
 
 def test_bounds_from_a_replica_say_so() -> None:

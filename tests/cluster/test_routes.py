@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
 
@@ -202,3 +203,20 @@ def test_a_broken_address_is_shown_in_short(address: str) -> None:
     with pytest.raises(MalformedFrame, match="broker a") as caught:
         route({"a": RW}, {"a": {"0": address}})
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("name", ["a\nforged", "\x1b[31m", "a\u202e", "\ud800", "x" * 256])
+@pytest.mark.parametrize("place", ["brokers", "queues", "order"])
+def test_a_brokers_name_is_one_line_of_limited_length(place: str, name: str) -> None:
+    """If a broker's name is too long or has control characters, the route is refused; the error shows it escaped."""
+    named = {"brokers": ({"a": RW}, {name: A}), "queues": ({name: RW}, {"a": A}), "order": ({"a": RW}, {"a": A})}
+    order: Any = {"orderTopicConf": f"{name}:1"} if place == "order" else {}
+    with pytest.raises(MalformedFrame, match="a broker's name is longer than 255") as caught:
+        route(*named[place], **order)
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 500
+
+
+def test_other_names_of_brokers_are_accepted() -> None:
+    """A broker's name may have blanks, letters of any language, and 255 characters."""
+    for name in ("host.example.com", "Broker Eins", "经纪人", "x" * 255):
+        assert route({name: RW}, {name: A}).readable[0].broker_name == name

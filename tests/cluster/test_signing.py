@@ -58,9 +58,9 @@ def test_an_old_signature_is_not_signed() -> None:
 
 @pytest.mark.parametrize("text", [repr, str])
 def test_secrets_are_not_shown(text: type[str]) -> None:
-    """The text of credentials shows the access key, but neither secret nor token."""
-    shown = text(Credentials("me", "s3cret", "t0ken"))
-    assert "me" in shown and "s3cret" not in shown and "t0ken" not in shown
+    """The text of credentials shows no part of them."""
+    shown = text(Credentials("k3y", "s3cret", "t0ken"))
+    assert not any(part in shown for part in ("k3y", "s3cret", "t0ken"))
 
 
 def test_names_sort_by_utf16_units() -> None:

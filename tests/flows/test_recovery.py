@@ -14,7 +14,7 @@ from pyspark_rocketmq.errors import ConnectError, TopicNotFound
 from pyspark_rocketmq.model import Address, MessageQueue, QueueRange, parse_address
 from pyspark_rocketmq.net import connection
 from pyspark_rocketmq.net.deadline import Deadline
-from pyspark_rocketmq.net.settings import NetSettings, TlsSettings
+from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.net.transport import Transport, connect
 from pyspark_rocketmq.pull.process_queue import FlowLimits
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
@@ -188,9 +188,9 @@ def test_an_unreachable_broker_is_tried_once_for_all_its_queues(
     """An unreachable broker delays no pulls of other brokers and is tried once for all its queues, not for each."""
     attempts: list[Address] = []
 
-    def counted(address: Address, deadline: Deadline, tls: TlsSettings | None) -> Transport:
+    def counted(address: Address, deadline: Deadline, settings: NetSettings) -> Transport:
         attempts.append(address)
-        return connect(address, deadline, tls)
+        return connect(address, deadline, settings)
 
     monkeypatch.setattr(connection, "connect", counted)
     asked = pair.faults.delay(0, on=PULL, at="broker-a", times=None)

@@ -14,7 +14,7 @@ from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import ConnectionLost, NoBrokerAvailable, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.pull.reader import QueueReader
-from pyspark_rocketmq.pull.remoting import read_outcome
+from pyspark_rocketmq.pull.remoting import pull_one, read_outcome
 from pyspark_rocketmq.pull.settings import PullSettings
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command
@@ -99,7 +99,12 @@ def test_a_suggested_replica_that_fails_is_left_for_its_master(pair: StubCluster
     bounds = {"nextBeginOffset": "32", "minOffset": "0", "maxOffset": "100", "suggestWhichBrokerId": "1"}
     first, second = reader.take_requests(2)
     nothing_matches = Command(ResponseCode.PULL_RETRY_IMMEDIATELY, fields=bounds, flag=RESPONSE_FLAG)
-    reader.accept(first, reader.choose_endpoint(), read_outcome(nothing_matches), now=1.0)
+    master = reader.choose_endpoint()
+    reader.accept(first, master, read_outcome(nothing_matches), now=1.0)
+    assert reader.choose_endpoint() == master, "until the slave's message is compared with the master's"
+    while compared := reader.choose_probed(1.0):
+        comparison = reader.take_probe(compared, 1.0)
+        reader.accept(comparison, compared, pull_one(brokers, master, QUEUE, "g", comparison.start), 1.0)
     assert reader.choose_endpoint().broker_id == 1
 
     reader.handle_failure(second, ConnectionLost("gone"), 2.0, reader.choose_endpoint())

@@ -15,6 +15,7 @@ from typing import Any
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 MAX_LOG_LINES = 20
+MAX_TEXT = 4000
 MAX_PEAK_MB = 300
 
 
@@ -32,17 +33,21 @@ class CallOutcome:
     """Traceback of an error that is no `RocketMQError`, or of a call that exceeded its deadline."""
     seconds: float = 0.0
     log: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    """Each logged message, and the text of each logged or raised error and of its causes."""
     peak_mb: float = 0.0
     """Largest resident size of the process; 0 if it was not measured."""
 
     def check(self) -> None:
-        """Raise unless the call ended in time, with a value or a well-formed `RocketMQError` and few log lines."""
+        """Raise unless the call ended in time, with a value or a well-formed `RocketMQError`, and short texts."""
         assert not self.foreign, self.foreign
         if self.error is not None:
             text = str(self.error)
             assert text.startswith(f"[{self.error.code}] "), text
             assert self.error.where or isinstance(self.error, OptionError), f"no place: {text}"
-            assert len(text) < 4000, f"an error of {len(text)} characters: {text:.200}"
+        for text in self.texts:
+            assert len(text) < MAX_TEXT, f"a text of {len(text)} characters: {text:.200}"
+            assert text.isprintable(), f"control characters: {text!r:.200}"
         assert len(self.log) <= MAX_LOG_LINES, f"{len(self.log)} lines of log: {self.log[:30]}"
         assert self.peak_mb <= MAX_PEAK_MB, f"{self.peak_mb:.0f} MB"
 
@@ -50,12 +55,13 @@ class CallOutcome:
 def run_call(call: Callable[[], Any], deadline_s: float) -> CallOutcome:
     """Run a call in the main thread, interrupt it at the deadline, and return its outcome."""
     outcome, start = CallOutcome(), time.monotonic()
-    with _logged() as outcome.log:
+    with _logged(outcome):
         try:
             with _limited(deadline_s):
                 outcome.value = call()
         except RocketMQError as error:
             outcome.error = error
+            outcome.texts += _texts_of(error)
         except (Exception, CallTimeout):
             outcome.foreign = traceback.format_exc()
     outcome.seconds = time.monotonic() - start
@@ -82,18 +88,30 @@ def _limited(deadline_s: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, old)
 
 
+def _texts_of(error: BaseException | None) -> Iterator[str]:
+    """Yield the text of an error, and of the errors that a traceback of it shows."""
+    while error is not None:
+        yield str(error)
+        error = error.__cause__ or error.__context__
+
+
 @contextmanager
-def _logged() -> Iterator[list[str]]:
-    """Collect the lines that the library's loggers write, from level INFO on."""
-    lines: list[str] = []
+def _logged(outcome: CallOutcome) -> Iterator[None]:
+    """Collect the lines that the library's loggers write from level INFO on, and the texts of all levels."""
+
+    def emit(record: logging.LogRecord) -> None:
+        if record.levelno >= logging.INFO:
+            outcome.log.append(f"{record.levelname} {record.getMessage()}")
+        outcome.texts += [record.getMessage(), *_texts_of(record.exc_info[1] if record.exc_info else None)]
+
     handler = logging.Handler()
-    handler.emit = lambda record: lines.append(f"{record.levelname} {record.getMessage()}")  # type: ignore[method-assign]
+    handler.emit = emit  # type: ignore[method-assign]
     logger = logging.getLogger("pyspark_rocketmq")
     level = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.DEBUG)
     try:
-        yield lines
+        yield
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)

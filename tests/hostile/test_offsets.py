@@ -99,6 +99,13 @@ def no_match_at_all(exchange: Exchange) -> list[bytes]:
     return [exchange.honest()]
 
 
+def statistics_of_another(what: str, own: bytes, other: bytes) -> Scenario:
+    """Return the scenario of statistics with other offsets, whose queues belong to another topic or broker."""
+    changed = rewrite(rb'"m(ax|in)Offset":\d+', rb'"m\1Offset":1000')
+    behaviour = on(STATISTICS, both(changed, rewrite(own, other)))
+    return scenario_of(f"statistics of another {what}", lambda: behaviour, allowed=Allowed.RIGHT)
+
+
 COMMIT = RequestCode.UPDATE_CONSUMER_OFFSET
 SCENARIOS = [
     *(in_pulls(field, kind) for field in PULL_FIELDS for kind in NONSENSE),
@@ -142,9 +149,8 @@ SCENARIOS = [
         "consume",
         allowed=Allowed.RIGHT,
     ),
-    scenario_of(
-        "statistics of another topic", lambda: on(STATISTICS, rewrite(b'"topic":"orders"', b'"topic":"others"'))
-    ),
+    statistics_of_another("topic", b'"topic":"orders"', b'"topic":"others"'),
+    statistics_of_another("broker", b'"brokerName":"broker-a"', b'"brokerName":"broker-b"'),
     scenario_of(
         "statistics of other queues",
         lambda: on(STATISTICS, rewrite(b'"queueId":1', b'"queueId":9')),

@@ -75,6 +75,12 @@ def test_a_gap_counts_what_is_missing_and_names_causes() -> None:
     assert str(LossWarning(Finding.GAP, A1, 7, 31, 5)).endswith("(5 of 24 offsets)")
 
 
+def test_a_brokers_name_is_no_format() -> None:
+    """Braces in the name of a broker are shown as they are."""
+    warning = LossWarning(Finding.GAP, A1._replace(broker_name="{planned}{x}{0"), 7, 31)
+    assert str(warning).startswith("T/{planned}{x}{0/1: messages")
+
+
 def test_many_gaps_are_told_in_few_warnings() -> None:
     """If a queue has 1000 gaps, few warnings cover them all, the first one comes at once, and their counts add up."""
     gaps, log = (

@@ -70,9 +70,9 @@ def test_cluster() -> None:
 
 def test_credentials_and_their_secrecy() -> None:
     """Credentials are set in the cluster's settings, but not shown in the text of the settings."""
-    options = read_least(accessKey="AK", secretKey="hush1", securityToken="hush2")
+    options = read_least(accessKey="hush0", secretKey="hush1", securityToken="hush2")
 
-    assert options.cluster.credentials == Credentials("AK", "hush1", "hush2")
+    assert options.cluster.credentials == Credentials("hush0", "hush1", "hush2")
     assert "hush" not in repr(options)
 
 
@@ -199,3 +199,15 @@ def test_a_member_that_reads_in_order_locks() -> None:
 
     assert read_least(**more).locks == LockSettings(20.0, 30.0)
     assert read_least(**more, lockQueues="false").locks is None
+
+
+@pytest.mark.parametrize(("frame", "body_bytes"), [("16m", 2**26), ("256m", 2**30), ("1g", 2**30)])
+def test_a_body_unpacks_to_four_frames_at_most_1_gib(frame: str, body_bytes: int) -> None:
+    """The limit of an uncompressed body is four times the largest frame, but no more than a column can hold."""
+    assert read_least(maxFrameSize=frame).content.max_body_bytes == body_bytes
+
+
+def test_crcs_are_checked_only_on_request() -> None:
+    """`checkCrc` switches the comparison of CRCs on."""
+    assert not read_least().content.check_crc
+    assert read_least(checkCrc="true").content.check_crc

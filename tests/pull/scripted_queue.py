@@ -17,6 +17,7 @@ from pyspark_rocketmq.pull.port import PullRequest
 from pyspark_rocketmq.pull.reader import QueueReader
 from pyspark_rocketmq.pull.recount import recount
 from pyspark_rocketmq.pull.remoting import read_outcome
+from pyspark_rocketmq.pull.replicas import Comparison
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from pyspark_rocketmq.pull.witness import Probe, confirm_front
 from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command
@@ -74,9 +75,13 @@ class ScriptedQueue:
     """Offsets that compaction has removed."""
     shift: int = 0
     """The queue offset in each record minus its true offset."""
+    log_start: int = 0
+    """The offset in the commit log of the message at offset 0."""
     suggests: int = 0
     tells_head: bool = False
     """Whether an unfiltered pull from offset 0, whose message is gone, returns the first message that is left."""
+    head_queue_id: int = 0
+    """The queue id in the message that is returned then; if it is not 0, the message is one of another queue."""
     reset_to: int | None = None
     """The offset to which an administrator has reset the group; the next response reports it, later ones do not."""
     pull_count: int = 0
@@ -92,7 +97,7 @@ class ScriptedQueue:
         if start < self.minimum:
             return self._command(OFFSET_MOVED, self.minimum)
         if self.tells_head and start == 0 < self.gone < self.count and not is_filtered:
-            return self._command(FOUND, 1, [record_at(self.gone, physical_offset=2**20)])
+            return self._command(FOUND, 1, [self._record(self.gone, self.head_queue_id)])
         found: list[int] = []
         at = start
         while at < min(self.count, start + _SCANNED) and len(found) < most:
@@ -100,6 +105,12 @@ class ScriptedQueue:
                 found.append(at)
             at += 1
         return self._command(FOUND if found else NO_MATCH, at, [self._record(offset) for offset in found])
+
+    def answer_alone(self, request: Command) -> Command:
+        """Return the response to a pull of one message that does not belong to a reader's pulls in flight."""
+        fields = request.fields or {}
+        assert fields["subscription"] == "*"
+        return self.answer(int(fields["queueOffset"]), int(fields["maxMsgNums"]), is_filtered=False)
 
     def tell_minimum(self, request: Command) -> Command:
         """Return the response to a request for the minimum offset."""
@@ -112,15 +123,16 @@ class ScriptedQueue:
         texts = {name: str(value) for name, value in {**fields, "suggestWhichBrokerId": self.suggests}.items()}
         return Command(code, fields=texts, body=b"".join(records), remark=remark, flag=RESPONSE_FLAG)
 
-    def _record(self, offset: int) -> bytes:
-        return record_at(offset + self.shift, physical_offset=1000 * offset)
+    def _record(self, offset: int, queue_id: int = 0) -> bytes:
+        is_head = self.tells_head and offset == self.gone
+        return record_at(offset + self.shift, 2**20 if is_head else self.log_start + 1000 * offset, queue_id)
 
 
-def record_at(offset: int, physical_offset: int) -> bytes:
-    """Return an encoded record with this queue offset and physical offset."""
+def record_at(offset: int, physical_offset: int, queue_id: int = 0) -> bytes:
+    """Return an encoded record with this queue offset, physical offset and queue id."""
     plain = Record(
         topic="orders",
-        queue_id=0,
+        queue_id=queue_id,
         queue_offset=offset,
         physical_offset=physical_offset,
         born_timestamp=0,
@@ -133,10 +145,10 @@ def record_at(offset: int, physical_offset: int) -> bytes:
 
 
 def brokers_of(queues: dict[BrokerEndpoint, ScriptedQueue], links: ScriptedLinks) -> Brokers:
-    """Return brokers whose route names these processes; `links` answers all requests except pulls."""
+    """Return brokers whose route names these processes; `links` answers all requests except a reader's pulls."""
     brokers = Cluster(ClusterSettings((MASTER.address,)), links).brokers
     for place, queue in queues.items():
-        links.serve(str(place.address), GET_MIN_OFFSET=queue.tell_minimum)
+        links.serve(str(place.address), GET_MIN_OFFSET=queue.tell_minimum, PULL_MESSAGE=queue.answer_alone)
     named = BrokerEndpoints("broker-a", "c", tuple(queues))
     route = Route("orders", (QUEUE,), (QUEUE,), {"broker-a": named})
     brokers.routes = FixedRoutes(route)  # type: ignore[assignment]  # it needs no name server
@@ -217,14 +229,8 @@ class Reading:
 
     def confirm_front(self, start: int, sleep: Callable[[float], object]) -> None:
         """Probe the range from `start` to the queue's end at the master, as `witness.confirm_front` does."""
-        self.links.serve(str(MASTER.address), PULL_MESSAGE=self._answer)
         end = self.queues[MASTER].count
         confirm_front(QueueRange(QUEUE, start, end), self.brokers, self.told, self._settings, sleep)
-
-    def _answer(self, request: Command) -> Command:
-        assert (request.fields or {})["subscription"] == "*"
-        start, most = (int((request.fields or {})[name]) for name in ("queueOffset", "maxMsgNums"))
-        return self.queues[MASTER].answer(start, most, is_filtered=False)
 
     def send(self) -> None:
         """Send the pulls that are admitted now, probes first, as the window does."""
@@ -238,10 +244,10 @@ class Reading:
         place, request, answer = self.in_flight[index]
         if answer is None:
             start, end = request
-            is_probe = isinstance(request, Probe)
             queue = self.queues[place]
-            queue.probes += [start] * is_probe
-            made = queue.answer(start, min(8, end - start), is_filtered=self._is_filtered and not is_probe)
+            queue.probes += [start] * isinstance(request, Probe)
+            is_filtered = self._is_filtered and not isinstance(request, Probe | Comparison)
+            made = queue.answer(start, min(8, end - start), is_filtered=is_filtered)
             self.in_flight[index] = place, request, made
 
     def deliver(self, index: int) -> None:
@@ -292,8 +298,11 @@ class Reading:
             recount(unconfirmed, again, self._settings.subscription, self.policy)
 
     def answer_all(self) -> None:
-        """Read the whole range without sending probes."""
+        """Read the whole range without sending probes; replicas are compared with the master."""
         while not self.reader.cursor.is_finished:
+            while place := self.reader.replicas.take_due():
+                self.in_flight.append((place, self.reader.replicas.make_request(), None))
+                self.deliver(len(self.in_flight) - 1)
             for request in self.reader.take_requests(self.reader.admit(2, self.now)):
                 self.in_flight.append((self.reader.choose_endpoint(), request, None))
             self.deliver(0)

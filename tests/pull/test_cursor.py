@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +13,9 @@ from pyspark_rocketmq.model import MessageQueue, QueueRange
 from pyspark_rocketmq.pull.cursor import Cursor
 from pyspark_rocketmq.pull.port import PullRequest
 from pyspark_rocketmq.pull.process_queue import FlowLimits
+from pyspark_rocketmq.wire.record import decode_record, encode_record
+
+from .scripted_queue import record_at
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
@@ -197,3 +202,78 @@ def test_only_the_first_block_of_a_range_has_an_open_front() -> None:
     for request in requests(reader, 2):
         answer(reader, request)
     assert [block.wanted.is_front_open for block in reader.take()] == [True, False]
+
+
+# --- flow limits -----------------------------------------------------------------------------------------------------
+
+
+def ask_all_allowed(reader: Cursor, limits: FlowLimits) -> list[PullRequest]:
+    """Return the requests that the limits allow now, as the window takes them: at most four at once."""
+    asked: list[PullRequest] = []
+    while allowed := reader.allowance(limits, 4):
+        taken_now = requests(reader, allowed)
+        if not taken_now:
+            break
+        asked += taken_now
+    return asked
+
+
+def test_a_late_answer_holds_later_pulls_back() -> None:
+    """While one response is late, pulls reach beyond its offsets by the span and one pull, however many are allowed."""
+    reader, limits = cursor(0, 10_000), FlowLimits(message_count=65_535, body_mib=1024, span=64)
+    late, *others = ask_all_allowed(reader, limits)
+    while others:
+        for each in others:
+            answer(reader, each)
+        others = ask_all_allowed(reader, limits)
+    taken(reader)
+    assert reader.waiting.newest_offset < 64 + 32
+
+    answer(reader, late)
+    taken(reader)
+    assert len(ask_all_allowed(reader, limits)) == 3
+
+
+def test_the_default_limits_keep_a_window_of_pulls_in_flight() -> None:
+    """With RocketMQ's limits a queue has 32 pulls of 32 messages in flight, even if each covers 800 offsets."""
+    plain, filtered = cursor(0, 100_000), cursor(0, 100_000)
+    (first,) = requests(filtered, 1)
+    filtered.accept(first.start, 800, memoryview(b""), 0)
+
+    assert len(ask_all_allowed(plain, FlowLimits())) == len(ask_all_allowed(filtered, FlowLimits())) == 32
+
+
+def test_an_orderly_read_has_no_span() -> None:
+    """If rows of a queue stay in order, only messages and bytes limit the pulls, as in RocketMQ."""
+    reader = Cursor(QueueRange(QUEUE, 0, 10_000), 32, orderly=True)
+
+    assert len(ask_all_allowed(reader, FlowLimits(message_count=319, span=1))) == 10
+
+
+def wide_records(count: int, body: bytes) -> memoryview:
+    """Return a response with records of this body and 30 KB of properties each."""
+    plain = decode_record(record_at(0, 0))[0]
+    return memoryview(encode_record(replace(plain, body=body, properties_text=b"k\x01" + 30_000 * b"v")) * count)
+
+
+@pytest.mark.parametrize(("body", "allowed"), [(b"x", 1), (30_000 * b"x", 0)])
+def test_bytes_are_those_of_bodies(body: bytes, allowed: int) -> None:
+    """The limit of bytes counts message bodies, as RocketMQ does, and nothing else of the records that wait."""
+    reader, limits = cursor(0, 10_000), FlowLimits(message_count=65_535, body_mib=1, span=65_535)
+    _, *others = requests(reader, 4)
+    for each in others:
+        reader.accept(each.start, each.end, wide_records(32, body), 32)
+    taken(reader)
+
+    assert [reader.allowance(limits, 1) for _ in range(2)] == [allowed, allowed]
+    assert reader.waiting.body_bytes == 3 * 32 * len(body)
+
+
+def test_bytes_are_counted_only_near_their_limit() -> None:
+    """While whole responses are within the limit, so are their bodies, and no record is looked at."""
+    reader = cursor(0, 10_000)
+    _, later = requests(reader, 2)
+    reader.accept(later.start, later.end, memoryview(b"no record"), 32)
+    taken(reader)
+
+    assert reader.allowance(FlowLimits(), 4) == 4 and reader.waiting.body_bytes == len(b"no record")

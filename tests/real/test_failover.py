@@ -8,6 +8,11 @@ from dataclasses import replace
 import pytest
 
 from pyspark_rocketmq.errors import ConnectError
+from pyspark_rocketmq.pull.remoting import pull_one
+from pyspark_rocketmq.pull.settings import PullSettings
+from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from pyspark_rocketmq.wire.record import decode_records
+from tests.flows.reading import offsets_of, read_all, whole
 from tests.flows.scenarios import MASTER_SLAVE, REPLICA_READS, TWO_BROKERS, Scenario, each_of
 from tests.flows.world import World, fresh, until
 from tests.real.fixtures import both_profiles
@@ -94,3 +99,31 @@ def has_written(broker: Broker, topic: str, group: str, offset: int) -> bool:
     file = broker.home / "store" / "config" / "consumerOffset.json"
     table = file.read_text("utf-8") if file.exists() else ""
     return re.search(rf'"{topic}@{group}":\s*{{\s*0:\s*{offset}\b', table) is not None
+
+
+def test_old_messages_of_a_deleted_topic_are_not_read_from_the_slave(
+    real_master_slave: RealCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If a topic was deleted and created again, a read for which the master suggests its slave gets new messages."""
+    world = real_world(real_master_slave)
+    queue, kept, group = world.make_queue(), world.make_queue(), fresh("group")
+    world.cluster.admin.update_broker_config(queue.broker_name, {"slaveReadEnable": "true"})
+    world.cluster.admin.create_group(SubscriptionGroupConfig(group_name=group, broker_id=1))
+    settings = PullSettings(group=group, batch_size=5, depth=1)
+    for each in (queue, kept):
+        world.fill(each, 40, size=10)
+    world.servers.replicate([queue, kept])
+    world.cluster.admin.delete_topic(queue.topic)
+    world.cluster.admin.create_topic(TopicConfig(topic_name=queue.topic, read_queue_nums=1, write_queue_nums=1))
+    until(lambda: bool(world.route_names(queue.topic)), "the new topic is routed")
+    world.fill(queue, 60, size=20)
+    world.servers.replicate([queue])
+
+    slave = world.cluster.routes.route(queue.topic).broker(queue.broker_name).endpoints[1]
+    [old] = decode_records(pull_one(world.cluster.brokers, slave, queue, group, 7).body)
+    assert len(old.body) == 10, "the slave has kept the old message"
+    blocks = list(read_all(world.cluster, [whole(queue, 60)], settings))
+    assert {len(record.body) for block in blocks for record in decode_records(block.data)} == {20}
+    assert caplog.text.count("reading from the master") == 1
+    assert offsets_of(read_all(world.cluster, [whole(kept, 40)], settings)) == {kept: list(range(40))}
+    assert caplog.text.count("reading from the master") == 1

@@ -121,6 +121,21 @@ def test_assignments_are_disjoint_and_complete(
     eventually(lambda: theirs[0].held_queues(topic) == {0, 1, 2, 3}, "the Java member inherits")
 
 
+def test_java_members_that_disagree_are_reported(
+    clients: JavaClients, java_server: ScenarioServer, topic: str, unique: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If Java members have another filter and another strategy, the query logs a warning about each difference."""
+    named = "AllocateMessageQueueAveragelyByCircle"
+    clients.push_consumer(unique, {topic: "a"}, allocateMessageQueueStrategy=named)
+    clients.push_consumer(unique, {topic: "a"})
+    with Query(shared(java_server, topic, unique), topic) as query:
+        query.until(lambda: "'AVG_BY_CIRCLE'" in caplog.text, "the strategy is compared")
+        query.until(lambda: "want TAG 'a'" in caplog.text, "the filter is compared")
+
+    reports = [each.getMessage() for each in caplog.records if "assigns queues by" in each.getMessage()]
+    assert len(reports) == 1 and "this member by 'AVG'" in reports[0]
+
+
 def test_every_message_is_consumed(
     clients: JavaClients, java_server: ScenarioServer, ours: Ours, topic: str, unique: str
 ) -> None:

@@ -262,6 +262,20 @@ def test_a_member_that_tells_no_time_of_its_start_is_passed_over() -> None:
     assert beginnings._start_ms("other", Deadline.after(1.0)) is None
 
 
+def test_a_member_is_named_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """If a member does not report its start, the log shows its client id shortened and without control characters."""
+    caplog.set_level("INFO")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NoBrokerAvailable("gone")
+
+    cluster = SimpleNamespace(admin=SimpleNamespace(fetch_running_info=refuse))
+    beginnings = Beginnings(cast(Any, cluster), cast(Any, None), cast(Any, None), GROUP, "me")
+    assert beginnings._start_ms("x\n\x1b[31m" + "y" * 10_000, Deadline.after(1.0)) is None
+    [message] = caplog.messages
+    assert message.startswith(r"member x\n\x1b[31myyy") and message.isprintable() and len(message) < 500
+
+
 def has_one_queue_each(*runs: Run) -> bool:
     """Return whether each query's newest offset names exactly one queue of the topic."""
     return all(len(mine(each)) == 1 for each in runs)

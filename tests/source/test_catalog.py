@@ -74,6 +74,21 @@ def test_a_pattern_matches_inside_the_namespace_only() -> None:
         assert catalog_of(options, Clock()).queues() == [queue_of(0)]
 
 
+def test_names_that_are_no_topics_never_reach_the_pattern(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """Listed names that no topic can have are not matched, and one warning shows an example of them in short."""
+    topics = stub.state.brokers[0].topics
+    for name in ("a\n\x1b[31mforged", "x" * 128, "y" * 200_000, "%RETRY%" + "g" * 300):
+        topics.find_or_create(name, 1, perm=6)
+    clock = Clock()
+    catalog = catalog_of(options_for(stub, subscribePattern="(?s:[^Db].*)"), clock)
+    assert {queue.topic for queue in catalog.queues()} == {TOPIC}
+    clock.now = 30.0
+    assert {queue.topic for queue in catalog.queues()} == {TOPIC}
+    [warning] = [each for each in caplog.messages if "that no topic can have" in each]
+    assert r"list 3 names that no topic can have, which are not read, for example a\n\x1b[31mforged" in warning
+    assert warning.isprintable() and len(warning) < 500
+
+
 def test_a_server_that_lists_no_topics_is_told_of_by_the_option(stub: StubBroker) -> None:
     """If the server cannot list topics, `subscribePattern` is refused with an error that says so."""
     stub.faults.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, on=LIST, at=NAME_SERVER)

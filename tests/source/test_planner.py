@@ -23,9 +23,11 @@ from tests.source.driving import (
     Row,
     Run,
     admin_of,
+    batch_options_for,
     fresh_run,
     options_for,
     queue_of,
+    read_batch,
     store_offsets,
 )
 
@@ -520,6 +522,25 @@ def test_queues_of_other_rooms_have_no_position(caplog: pytest.LogCaptureFixture
             assert bodies(run.drain()) == ["a"]
             assert run.checkpoint.last["next"] == {TOPIC: {"east@a": {"0": 1}}}
     assert caplog.text.count("orders/west@b/0 is not read") == 1
+
+
+def test_rooms_without_a_broker_are_an_error_that_names_the_rooms_there_are() -> None:
+    """If no broker is in `machineRooms`, the error names this option, its value, and the rooms and brokers found."""
+    given = {"allocateMessageQueueStrategy": "MACHINE_ROOM", "machineRooms": "north, south"}
+    raised = []
+    with StubCluster(2, topics={TOPIC: 1}) as stub:
+        stub.run(lambda: name_brokers(stub, "east@a", "west@b"))
+        with fresh_run(options_for(stub, **given)) as run, pytest.raises(OptionError) as streaming:
+            run.plan()
+        raised.append(streaming.value)
+        for wanted in ({"subscribe": TOPIC}, {"subscribePattern": "ord.*"}):
+            with pytest.raises(OptionError) as batch:
+                read_batch(batch_options_for(stub, **given, **wanted))
+            raised.append(batch.value)
+    for error in raised:
+        assert error.option == "machineRooms" and "no broker of orders is in these rooms" in str(error)
+        for part in ("'north,south'", "are in east, west", "east@a, west@b", "brokerRooms"):
+            assert part in str(error)
 
 
 def test_a_failing_request_is_repeated_and_then_ends_the_query(stub: StubBroker) -> None:

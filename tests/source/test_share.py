@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -69,14 +70,15 @@ def shared(stub: StubCluster, **given: str) -> ReaderOptions:
     return options_for(stub, **{**raw, **given})
 
 
-def consumer(stub: StubBroker) -> PushConsumer:
-    """Return a push consumer, without Spark, of the query's group."""
-    settings = ConsumerSettings(
-        group=GROUP,
-        subscriptions={TOPIC: Subscription()},
-        consume_from=ConsumeFrom.FIRST_OFFSET,
-        rhythm=CONSUMER_RHYTHM,
-    )
+def consumer(stub: StubBroker, **given: Any) -> PushConsumer:
+    """Return a push consumer, without Spark, of the query's group; `given` replaces some of its settings."""
+    common = {
+        "group": GROUP,
+        "subscriptions": {TOPIC: Subscription()},
+        "consume_from": ConsumeFrom.FIRST_OFFSET,
+        "rhythm": CONSUMER_RHYTHM,
+    }
+    settings = ConsumerSettings(**{**common, **given})
     return PushConsumer.concurrent(ClusterSettings(parse_addresses(stub.name_server)), settings, lambda _: SUCCESS)
 
 
@@ -187,6 +189,51 @@ def test_what_the_group_sent_back_is_read(stub: StubBroker) -> None:
         run.read_until(4)
         stub.put(retry_topic(GROUP), b"again")
         assert [row.body for row in run.read_until(1)] == [b"again"]
+
+
+# --- what members have in common -------------------------------------------------------------------------------------
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the warnings so far that members of the group disagree."""
+    return [record.getMessage() for record in caplog.records if "disagree" in record.getMessage()]
+
+
+def test_members_that_subscribe_differently_are_reported(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """If another member has another filter, the query logs once what differs and what to do, and reads on."""
+    with consumer(stub, subscriptions={TOPIC: Subscription("a")}) as other:
+        wait_for(lambda: len(held(other)) == 4, "the consumer is a member")
+        with quick_run(shared(stub)) as run:
+            wait_for(lambda: not run.trigger() and len(mine(run)) == 2, "half is the query's")
+            wait_for(lambda: "this member wants TAG '*'" in caplog.text, "the query has compared")
+
+    (warning,) = [each for each in warnings_of(caplog) if "this member wants TAG '*'" in each]
+    assert f"group {GROUP}" in warning and "let all members subscribe to the same" in warning
+    assert f"others want TAG 'a' of {TOPIC}" in warning and f"some others are: {other.client_id}" in warning
+
+
+def test_members_with_another_strategy_are_reported(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """If another member assigns queues by another strategy, the query logs that member and both strategies once."""
+    with consumer(stub, allocation="AVG_BY_CIRCLE") as other, quick_run(shared(stub)) as run:
+        run.plan()
+        wait_for(lambda: bool(warnings_of(caplog)), "the query has asked")
+        asked = stub.faults.delay(0, on=RequestCode.GET_CONSUMER_RUNNING_INFO, times=None)
+        rounds = stub.faults.delay(0, on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None)
+        wait_for(lambda: rounds.fired > 12, "further rounds")
+
+    (warning,) = warnings_of(caplog)
+    assert f"{other.client_id} assigns queues by 'AVG_BY_CIRCLE', this member by 'AVG'" in warning
+    assert asked.fired == 0
+
+
+def test_members_that_agree_are_not_reported(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """If all members have the same subscriptions and strategy, nothing is logged about them."""
+    asked = stub.faults.delay(0, on=RequestCode.GET_CONSUMER_RUNNING_INFO, times=None)
+    with consumer(stub), quick_run(shared(stub)) as run:
+        run.plan()
+        wait_for(lambda: asked.fired > 0, "the query has asked")
+
+    assert not warnings_of(caplog)
 
 
 # --- where a gained queue begins -------------------------------------------------------------------------------------

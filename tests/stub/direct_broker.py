@@ -49,10 +49,13 @@ class DirectBroker:
         If there is no response (yet), return a command with code -1 and the remark "held".
         """
         data = encode_body(body) if isinstance(body, Body) else body
-        command = Command(header.code, fields=to_fields(header), body=data, version=version)
-        call = ClientRequest(command, channel or self.channel)
+        return self.call(Command(header.code, fields=to_fields(header), body=data, version=version), channel)
+
+    def call(self, command: Command, channel: RecordingChannel | None = None) -> Command:
+        """Return the response of a command's handler, as `ask` does."""
+        request = ClientRequest(command, channel or self.channel)
         try:
-            result = HANDLERS[header.code](self.broker, call)
+            result = HANDLERS[command.code](self.broker, request)
         except Refusal as refusal:
             return refusal.response
         return result if isinstance(result, Command) else Command(-1, remark="held")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import threading
 from pathlib import Path
 
 import pytest
 
-from broker_stub import StubBroker
+from broker_stub import StubBroker, StubCluster
+from broker_stub.commit_log import SEGMENT_BYTES
+from broker_stub.delayed_messages import recall_key
 from broker_stub.offset_table import format_offsets, parse_offsets
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.wire.commands import (
@@ -135,10 +139,12 @@ def test_offsets_can_be_brought_from_elsewhere(tmp_path: Path) -> None:
 # --- damage ----------------------------------------------------------------------------------------------------------
 
 
-def kept(directory: Path) -> None:
-    """Run a stub that keeps its state in a directory, and close it."""
+def kept(directory: Path, *bodies: bytes) -> Path:
+    """Run a stub that keeps messages with these bodies in a directory, close it, and return the log's file."""
     with StubBroker({"T": 1}, data=directory) as stub:
-        stub.put("T", b"x")
+        for body in bodies or (b"x",):
+            stub.put("T", body)
+    return directory / "broker-a" / "commitlog" / "00000000000000000000"
 
 
 @pytest.mark.parametrize("name", ["consumerOffset.json", "topics.json", "queues.json", "delayOffset.json"])
@@ -167,26 +173,22 @@ def test_the_file_before_is_used_if_the_last_one_is_damaged(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("at", [0, 4, 28, 84, 88])
 def test_a_damaged_log_is_refused_by_its_name(tmp_path: Path, at: int) -> None:
-    """If a record in the log is damaged, the error names the file and the byte."""
-    kept(tmp_path)
-    path = tmp_path / "broker-a" / "commitlog" / "00000000000000000000"
-    with path.open("r+b") as file:
-        file.seek(at)
-        file.write(b"\x7f")
+    """If a record is damaged and a complete one follows, the error names the file and the byte; nothing is cut."""
+    overwrite(kept(tmp_path, b"x", b"y"), at, b"\x7f")
 
     with pytest.raises(OptionError, match=r"commitlog/0{20}': damaged at byte 0"):
         StubBroker(data=tmp_path)
 
 
 def test_a_foreign_file_in_the_log_is_refused(tmp_path: Path) -> None:
-    """If the log's directory contains a file of a wrong name or size, the start is refused."""
-    kept(tmp_path)
-    path = tmp_path / "broker-a" / "commitlog" / "00000000000000000000"
+    """If the log's directory contains a file of a wrong name, or a short one before the last, the start is refused."""
+    path = kept(tmp_path)
     path.with_name("notes.txt").write_text("mine")
     with pytest.raises(OptionError, match=r"notes\.txt'.*was expected"):
         StubBroker(data=tmp_path)
     path.with_name("notes.txt").unlink()
-    path.write_bytes(path.read_bytes()[:1000])
+    path.with_name(f"{SEGMENT_BYTES:020d}").touch()
+    os.truncate(path, 1000)
 
     with pytest.raises(OptionError, match="1000 bytes long"):
         StubBroker(data=tmp_path)
@@ -196,8 +198,9 @@ def test_a_state_that_cannot_be_written_is_an_error_at_the_end(tmp_path: Path) -
     """If the state cannot be written, closing the stub raises an error, and the stub's thread ends nevertheless."""
     before = threading.active_count()
     with pytest.raises(OptionError, match=r"topics\.json'.*cannot be written"):
-        with StubBroker(data=tmp_path):
+        with StubBroker(data=tmp_path) as stub:
             (tmp_path / "broker-a" / "config" / "topics.json.new").mkdir()
+            stub.put("U", b"x")
 
     assert threading.active_count() == before
 
@@ -209,3 +212,142 @@ def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(OptionError, match="not a directory to write to"):
         StubBroker(data=path)
+
+
+# --- after the end of a process --------------------------------------------------------------------------------------
+
+
+def overwrite(path: Path, at: int, data: bytes) -> None:
+    """Write bytes into a file at a position."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def record_size(path: Path) -> int:
+    """Return the size of the first record in a log's file."""
+    with path.open("rb") as file:
+        return int.from_bytes(file.read(4), "big")
+
+
+@pytest.mark.parametrize(("at", "junk"), [(0, 0), (0, 0x7F), (4, 0), (28, 0x7F), (88, 0x7F)])
+def test_a_torn_last_record_is_cut(tmp_path: Path, caplog: pytest.LogCaptureFixture, at: int, junk: int) -> None:
+    """If the last record is torn, it is cut with a warning, and the queue goes on in its place."""
+    path = kept(tmp_path, b"whole", b"torn!")
+    size = record_size(path)
+    overwrite(path, size + at, bytes([junk] * 4))
+
+    with StubBroker(data=tmp_path) as stub:
+        assert bodies(stub) == [b"whole"]
+        assert stub.put("T", b"next").offset == 1
+    with StubBroker(data=tmp_path) as stub:
+        assert bodies(stub) == [b"whole", b"next"]
+
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert f"{path}: cut " in warning and f"bytes at byte {size}, an incomplete record" in warning
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000])
+def test_a_last_file_of_any_size_is_completed(tmp_path: Path, caplog: pytest.LogCaptureFixture, size: int) -> None:
+    """If the last file of the log is empty or short, its rest counts as empty, and a warning says so."""
+    path = kept(tmp_path)
+    last = path.with_name(f"{SEGMENT_BYTES:020d}")
+    last.touch()
+    os.truncate(last, size)
+
+    with StubBroker(data=tmp_path) as stub:
+        assert bodies(stub) == [b"x"]
+        assert stub.put("T", b"y").offset == 1
+    with StubBroker(data=tmp_path) as stub:
+        assert bodies(stub) == [b"x", b"y"]
+
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert f"{last}: {size} of {SEGMENT_BYTES} bytes long" in warning
+
+
+def test_an_unfinished_change_is_cut(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """If the last line of the journal is incomplete, it is cut with a warning; any other broken line is an error."""
+    kept(tmp_path)
+    path = tmp_path / "broker-a" / "config" / "changes.jsonl"
+    path.write_bytes(b'["commit", "T@g", 0, 1]\n["commit", "T@g", 0, 2')
+
+    with StubBroker(data=tmp_path) as stub:
+        assert list(stub.offsets("g").values()) == [1]
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert f"{path}: cut 22 bytes at byte 24" in warning
+
+    for broken in (b"x\n[]\n", b"[]\n", b'["no-kind", 1]\n', b'["commit", "T@g", {}, 1]\n'):
+        path.write_bytes(broken)
+        with pytest.raises(OptionError, match=r"changes\.jsonl'"):
+            StubBroker(data=tmp_path)
+
+
+def test_what_was_acknowledged_is_on_disk_already(tmp_path: Path) -> None:
+    """A copy of the directory that is taken while the stub runs has all that the stub has acknowledged."""
+    commit = UpdateConsumerOffsetRequestHeader(consumer_group="g", topic="T", queue_id=0, commit_offset=2)
+    with StubBroker({"T": 1, "U": 1}, data=tmp_path / "live") as stub:
+        for topic in ("T", "T", "T", "U"):
+            stub.put(topic, b"old")
+        with RemotingClient(stub.broker_address()) as client, RemotingClient(stub.name_server) as names:
+            client.ask(pull_of("T"))
+            client.ask(commit)
+            client.ask(DeleteTopicRequestHeader(topic="U"))
+            names.ask(PutKVConfigRequestHeader(namespace="n", key="k", value="v"))
+        stub.expire("T", 0, 1)
+        stub.put("made", b"new")
+        stub.put("T", b"kept", properties={"TIMER_DELAY_SEC": "60"})
+        shutil.copytree(tmp_path / "live", tmp_path / "killed")
+        address = stub.broker_address()
+
+    with StubBroker(data=tmp_path / "killed") as stub:
+        assert stub.broker_address() == address
+        assert [message.queue_offset for message in stub.messages("T")] == [1, 2]
+        assert list(stub.offsets("g").values()) == [2]
+        assert bodies(stub, "made") == [b"new"]
+        assert stub.run(lambda: [stub.state.brokers[0].topics.find(name) for name in ("U", "made")])[0] is None
+        assert stub.run(lambda: "g" in stub.state.brokers[0].group_configs.table)
+        assert stub.run(lambda: stub.state.values) == {"n": {"k": "v"}}
+        assert stub.put("U", b"again").offset == 0
+        stub.clock.advance(62_000)
+        assert bodies(stub)[-1] == b"kept"
+
+
+def test_a_recall_survives_a_restart(tmp_path: Path) -> None:
+    """A recalled message is not delivered after a restart, either."""
+    with StubBroker({"T": 1}, data=tmp_path) as stub:
+        stub.put("T", b"recalled", properties={"TIMER_DELAY_SEC": "60", "UNIQ_KEY": "A"})
+        stub.put("T", b"0", properties={"TIMER_DELAY_SEC": "60", "TIMER_DEL_UNIQKEY": recall_key("T", "A")})
+        stub.put("T", b"other", properties={"TIMER_DELAY_SEC": "60", "UNIQ_KEY": "B"})
+
+    with StubBroker(data=tmp_path) as stub:
+        stub.clock.advance(62_000)
+        assert bodies(stub) == [b"other"]
+
+
+def test_a_moved_queue_keeps_its_offsets(tmp_path: Path) -> None:
+    """A queue that was moved to a broker begins at its old offsets, even if only the log knows it."""
+    with StubCluster(2, topics={"T": 1}, data=tmp_path / "live") as stub:
+        for _ in range(3):
+            stub.put("T", b"x", broker="broker-a")
+        stub.expire("T", 0, 2, broker="broker-a")
+        moved = stub.move_queue("T", "broker-a", "broker-b")
+        shutil.copytree(tmp_path / "live", tmp_path / "killed")
+
+    with StubCluster(2, data=tmp_path / "killed") as stub:
+        (message,) = stub.messages("T", moved.queue_id, broker="broker-b")
+        assert message.queue_offset == 2
+        assert stub.put("T", b"y", queue_id=moved.queue_id, broker="broker-b").offset == 3
+
+
+def test_the_version_before_is_used_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """If a damaged file is replaced by its backup, a warning names both."""
+    for _ in range(2):
+        kept(tmp_path)
+    path = tmp_path / "broker-a" / "config" / "queues.json"
+    path.write_text("{")
+
+    with StubBroker(data=tmp_path):
+        pass
+
+    warning = caplog.records[0].getMessage()
+    assert f"{path} is damaged" in warning and f"{path}.bak" in warning

@@ -189,7 +189,7 @@ def test_waiting_messages_survive_a_restart() -> None:
     direct.clock = Clock(frozen=True)
     direct.store.clock = direct.clock
     direct.delayed_messages = direct.make_delays()
-    direct.delayed_messages.resume(old.delivered, old.waiting_timers)
+    direct.delayed_messages.resume(old.delivered, old.waiting_timers, old.timers_end)
     direct.clock.advance(30_000)
     assert sorted(record.body for record in direct.found()) == [b"done", b"level", b"timer"]
 

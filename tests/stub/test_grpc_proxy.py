@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -32,7 +33,8 @@ from pyspark_rocketmq.grpc_v2.times import to_duration, to_timestamp
 from pyspark_rocketmq.model import Address, MessageQueue, parse_address
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig, TopicConfig
 
-from .grpc_client import IDENTITY, GrpcClient, queue_of, resource, threads
+from .command import running
+from .grpc_client import IDENTITY, TIMEOUT_S, GrpcClient, queue_of, resource, threads
 
 Stub = tuple[StubBroker, GrpcClient]
 TOPIC, GROUP = resource("T"), resource("g")
@@ -890,6 +892,70 @@ def test_a_large_message_passes(proxy: Stub) -> None:
     assert len(proxy[0].messages("T")[0].body) == len(body)
 
 
+def test_idle_streams_keep_nobody_waiting(proxy: Stub) -> None:
+    """While very many Telemetry streams are open, other calls are served, and the stub closes at once."""
+    stub, client = proxy
+    begin = time.monotonic()
+    streams = [client.telemetry() for _ in range(600)]
+    for stream in streams:
+        stream.settle(client_type=ClientType.PRODUCER, publishing={"topics": [TOPIC]})
+
+    assert client.ask("QueryRoute", topic=TOPIC).status.code == Code.OK
+    stub.close()
+    assert time.monotonic() - begin < TIMEOUT_S - 5, "streams waited for the timeouts of others"
+    for stream in streams:
+        stream.close()
+
+
+def test_streams_are_limited(proxy: Stub) -> None:
+    """A Telemetry stream beyond the limit ends with RESOURCE_EXHAUSTED; the end of another one makes room for it."""
+    stub, _ = proxy
+    settings = {"client_type": ClientType.PRODUCER, "publishing": {"topics": [TOPIC]}}
+    opened = open_proxy(stub.state, stub.run, ANY_PORT, ProxyOptions(max_streams=2))
+    with GrpcClient(str(opened.address)) as client:
+        first, second = client.telemetry(), client.telemetry()
+        for stream in (first, second):
+            assert stream.settle(**settings).status.code == Code.OK
+
+        with pytest.raises(grpc.RpcError, match="2 Telemetry streams are open, the limit is 2") as refused:
+            client.telemetry().settle(**settings)
+        assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        first.close()
+        with pytest.raises(StopIteration):
+            first.read()
+
+        assert client.telemetry().settle(**settings).status.code == Code.OK
+    opened.close()
+
+
+def test_broken_streams_leave_nothing_behind(proxy: Stub) -> None:
+    """Streams whose connections break are forgotten, in whatever state they are."""
+    stub, _ = proxy
+    opened = open_proxy(stub.state, stub.run, ANY_PORT, ProxyOptions(max_streams=8))
+    for _ in range(40):
+        with GrpcClient(str(opened.address)) as breaking:
+            assert open_streams(breaking, 3) in (0, 3)
+            for _ in range(3):
+                breaking.telemetry()
+
+    with GrpcClient(str(opened.address)) as client:
+        wait_until(lambda: open_streams(client, 8) == 8)
+    opened.close()
+
+
+def open_streams(client: GrpcClient, count: int) -> int:
+    """Open Telemetry streams until one is refused; if none is, leave them open and return their number, else 0."""
+    streams = [client.telemetry() for _ in range(count)]
+    try:
+        for stream in streams:
+            stream.settle(client_type=ClientType.PRODUCER, publishing={"topics": [TOPIC]})
+    except grpc.RpcError:
+        for stream in streams:
+            stream.close()
+        return 0
+    return count
+
+
 def test_a_taken_port_is_named(proxy: Stub) -> None:
     """If the port is taken, the error names it and says what to do."""
     stub, _ = proxy
@@ -1046,3 +1112,20 @@ def test_the_official_client_is_pushed_to(tmp_path: Path) -> None:
 
         assert end_client(start_client(tmp_path, "push", str(stub.endpoints))) == ["one", "two"]
         assert sum(stub.offsets("g").values()) == 2
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+def test_many_broken_streams_do_not_keep_the_command_from_ending() -> None:
+    """SIGTERM ends the stub's process while streams are open, and after many of them broke."""
+    with running("--topic", "T:1") as (_, endpoints, process):
+        for _ in range(50):
+            with GrpcClient(endpoints) as breaking:
+                for _ in range(20):
+                    breaking.telemetry()
+        with GrpcClient(endpoints) as client:
+            assert open_streams(client, 20) == 20
+            process.send_signal(signal.SIGTERM)
+
+            assert process.wait(20) == 0

@@ -2,55 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import re
+import io
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from broker_stub.__main__ import main, parse_topic, read_seeds
+from broker_stub.__main__ import main, parse_topic, read_seeds, read_users
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.wire.commands import GetRouteInfoRequestHeader
+from pyspark_rocketmq.wire import fastjson
+from pyspark_rocketmq.wire.codes import ResponseCode
+from pyspark_rocketmq.wire.commands import GetBrokerClusterInfoRequestHeader
 from pyspark_rocketmq.wire.record import decode_records
 
+from .command import broker_of, running
 from .remoting_client import RemotingClient, pull_of
-
-ROOT = Path(__file__).parents[2]
-READY = re.compile(r"nameServer=(127\.0\.0\.1:\d+) endpoints=(\S+)\n")
-
-
-@contextmanager
-def running(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Run the stub's command; yield the name server's address and the process."""
-    command = [sys.executable, "-m", "broker_stub", "--port", "0", "--grpc-port", "0", *arguments]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout
-            ready = READY.fullmatch(process.stdout.readline())
-            assert ready
-            yield ready[1], process
-        finally:
-            process.kill()
-
-
-def broker_of(name_server: str, topic: str) -> str:
-    """Return the address of a topic's only broker, as its route gives it."""
-    with RemotingClient(name_server) as client:
-        route = json.loads(bytes(client.ask(GetRouteInfoRequestHeader(topic=topic)).body))
-    address: str = route["brokerDatas"][0]["brokerAddrs"]["0"]
-    return address
 
 
 def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
     """The first line shows the address, and SIGTERM ends the process with exit code 0."""
     seed = tmp_path / "seed.jsonl"
     seed.write_text('{"topic":"orders","queueId":1,"body":"hello","storeTimestamp":5}\n')
-    with running("--topic", "orders:3", "--seed", str(seed)) as (name_server, process):
+    with running("--topic", "orders:3", "--seed", str(seed)) as (name_server, _, process):
         with RemotingClient(broker_of(name_server, "orders")) as client:
             (record,) = decode_records(client.ask(pull_of("orders", queue_id=1)).body)
         process.send_signal(signal.SIGTERM)
@@ -95,7 +68,8 @@ def test_topics_are_named_with_their_queues() -> None:
     ("arguments", "complaint"),
     [
         (["--topic", "bad"], "--topic = 'bad'"),
-        (["--acl", "user"], "--acl = 'user'"),
+        (["--acl-file", "nowhere"], "--acl-file = 'nowhere'"),
+        (["--broker", "a/b"], "brokers = 'a/b'"),
         (["--tls", "cert.pem"], "--tls = 'cert.pem'"),
         (["--seed", "nowhere.jsonl"], "--seed = 'nowhere.jsonl'"),
         (["--host", "nowhere.invalid"], "CONNECT"),
@@ -107,3 +81,58 @@ def test_bad_arguments_end_it_with_a_reason(
     """If an argument is wrong, the reason is printed to stderr and the exit code is a failure."""
     assert main(["--port", "0", *arguments]) == 2
     assert complaint in capsys.readouterr().err
+
+
+# --- users -----------------------------------------------------------------------------------------------------------
+
+
+def test_users_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file of `--acl-file` has one user per line; a file that others may read is used with a warning."""
+    path = tmp_path / "users"
+    path.write_text("user:secret:of:user\n\nother:x\n")
+    path.chmod(0o600)
+    assert read_users(str(path)) == {"user": "secret:of:user", "other": "x"}
+    assert capsys.readouterr().err == ""
+
+    path.chmod(0o644)
+    assert len(read_users(str(path))) == 2
+    assert f"{path}: other users may read the secrets (mode 644); run chmod 600" in capsys.readouterr().err
+
+
+def test_users_come_from_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `-` the users are read from the standard input."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("user:secret\n"))
+
+    assert read_users("-") == {"user": "secret"}
+
+
+@pytest.mark.parametrize("content", [b"", b"user:secret\nhidden\n", b"hidden:\n", b":hidden\n", b"hidden\xff"])
+def test_a_broken_file_of_users_is_refused_without_secrets(tmp_path: Path, content: bytes) -> None:
+    """If the file of users is malformed, the error names the file and the form, and shows no content."""
+    path = tmp_path / "users"
+    path.write_bytes(content)
+
+    with pytest.raises(OptionError, match=r"--acl-file = .*users.*one KEY:SECRET per line") as raised:
+        read_users(str(path))
+
+    assert "hidden" not in str(raised.value)
+
+
+def test_only_users_of_the_file_are_served(tmp_path: Path) -> None:
+    """With `--acl-file` brokers refuse unsigned requests, and the command line shows no secret."""
+    path = tmp_path / "users"
+    path.write_text("user:secret\n")
+    path.chmod(0o600)
+    with running("--acl-file", str(path), "--topic", "T:1") as (name_server, _, process):
+        with RemotingClient(broker_of(name_server, "T")) as client:
+            assert client.ask(pull_of("T")).code == ResponseCode.NO_PERMISSION
+        assert "secret" not in Path(f"/proc/{process.pid}/cmdline").read_text()
+
+
+def test_brokers_may_be_named() -> None:
+    """`--broker` names the brokers, for example with the machine room before an `@`."""
+    with running("--broker", "room1@a", "--broker", "room2@b", "--topic", "T:1") as (name_server, _, _):
+        with RemotingClient(name_server) as client:
+            info = fastjson.parse(client.ask(GetBrokerClusterInfoRequestHeader()).body)
+
+    assert sorted(info["brokerAddrTable"]) == ["room1@a", "room2@b"]

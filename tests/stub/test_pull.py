@@ -12,7 +12,7 @@ from broker_stub.queue_scan import PullLimits
 from broker_stub.topic_table import WRITABLE
 from pyspark_rocketmq.wire.bodies import ConsumerData, SubscriptionGroupConfig, build_subscription
 from pyspark_rocketmq.wire.codes import LanguageCode, ResponseCode
-from pyspark_rocketmq.wire.commands import PullMessageRequestHeader
+from pyspark_rocketmq.wire.commands import PullMessageRequestHeader, UpdateBrokerConfigRequestHeader
 from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.record import decode_records
 
@@ -246,3 +246,41 @@ def test_a_reset_ends_a_wait_with_its_time(direct: DirectBroker) -> None:
 
     (answer,) = direct.channel.replies
     assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+
+
+# --- slaves ----------------------------------------------------------------------------------------------------------
+
+
+def slave_of(direct: DirectBroker, *, master_is_up: bool = False) -> DirectBroker:
+    """Return the broker's slave, to be asked in its place."""
+    if master_is_up:
+        direct.broker.cluster.brokers.append(direct.broker)
+    direct.broker = direct.make_slave()
+    return direct
+
+
+@pytest.mark.parametrize("release", ["5.3.3", "4.9.7"])
+@pytest.mark.parametrize(
+    ("checks", "code", "offset"),
+    [(False, ResponseCode.PULL_RETRY_IMMEDIATELY, "99"), (True, ResponseCode.PULL_OFFSET_MOVED, "10")],
+)
+def test_a_slave_corrects_offsets_if_it_is_told_to(release: str, checks: bool, code: ResponseCode, offset: str) -> None:
+    """With `offsetCheckInSlave` a slave whose master is down corrects an offset out of bounds, as a master does."""
+    slave = slave_of(with_messages(DirectBroker(release)))
+    if checks:
+        slave.ask(UpdateBrokerConfigRequestHeader(), b"offsetCheckInSlave=true")
+
+    answer = slave.ask(pull(99))
+
+    assert (answer.code, (answer.fields or {})["nextBeginOffset"]) == (code, offset)
+
+
+def test_a_slave_with_a_master_corrects_without_saying_so() -> None:
+    """At 5.x a slave whose master is up sends the reader there, with the corrected offset."""
+    slave = slave_of(with_messages(DirectBroker(offset_check_in_slave=True)), master_is_up=True)
+
+    answer = slave.ask(pull(99))
+
+    fields = answer.fields or {}
+    assert (answer.code, fields["suggestWhichBrokerId"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "0")
+    assert fields["nextBeginOffset"] == "10"

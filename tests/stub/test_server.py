@@ -15,7 +15,12 @@ from broker_stub import StubBroker, TlsFiles, server
 from pyspark_rocketmq.errors import ConnectError, LocalProtocolError, OptionError, RequestTimeout
 from pyspark_rocketmq.model import parse_address
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, GetRouteInfoRequestHeader, to_fields
+from pyspark_rocketmq.wire.commands import (
+    GetMaxOffsetRequestHeader,
+    GetRouteInfoRequestHeader,
+    QueryMessageRequestHeader,
+    to_fields,
+)
 from pyspark_rocketmq.wire.header import Command, HeaderType
 from pyspark_rocketmq.wire.record import decode_records
 
@@ -217,3 +222,28 @@ def test_an_idle_stub_does_nothing() -> None:
         threading.Event().wait(0.5)
 
         assert time.clock_gettime(clock) - before < 0.02
+
+
+def test_a_response_that_is_too_large_becomes_an_error() -> None:
+    """If a response exceeds the greatest frame, the client gets an error that says so, and its connection stays."""
+    query = QueryMessageRequestHeader(topic="T", key="k", max_num=64, begin_timestamp=0, end_timestamp=2**62)
+    with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
+        for _ in range(5):
+            stub.put("T", b"x" * 4_000_000, keys="k")
+
+        answer = client.ask(query)
+
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "the response cannot be sent: a frame of 200" in (answer.remark or "")
+        assert client.ask(END).code == 0
+
+
+def test_a_timer_that_fails_stops_no_other() -> None:
+    """An exception in a timer's function is logged, and later timers run."""
+    is_later = threading.Event()
+    with StubBroker() as stub:
+        clock = stub.state.clock
+        stub.run(lambda: clock.call_later(1, lambda: [][0]))
+        stub.run(lambda: clock.call_later(2, is_later.set))
+
+        assert is_later.wait(10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -191,6 +192,25 @@ def test_a_cluster_has_masters_and_slaves_of_the_same_names() -> None:
 
     brokers = {name: sorted(data["brokerAddrs"]) for name, data in info["brokerAddrTable"].items()}
     assert brokers == {"broker-a": ["0", "1"], "broker-b": ["0", "1"]}
+
+
+def test_brokers_may_be_named(tmp_path: Path) -> None:
+    """Brokers have the names that they are given, for example with a machine room; their state is found by that."""
+    names = ("room1@a", "room2@b")
+    with StubCluster(names, topics={"T": 1}, data=tmp_path) as stub:
+        assert {stub.put("T", b"x").queue.broker_name for _ in names} == set(names)
+
+    with StubCluster(names, data=tmp_path) as stub, RemotingClient(stub.name_server) as client:
+        route = fastjson.parse(client.ask(GetRouteInfoRequestHeader(topic="T")).body)
+        assert [len(stub.messages("T", broker=name)) for name in names] == [1, 1]
+    assert tuple(sorted(queue["brokerName"] for queue in route["queueDatas"])) == names
+
+
+@pytest.mark.parametrize("names", [("a", "a"), ("",), ("a/b",), ("..",), ("a\n",), ("a" * 101,)])
+def test_a_name_must_be_of_use(names: tuple[str, ...]) -> None:
+    """A broker's name that occurs twice, or that cannot be a directory, is refused."""
+    with pytest.raises(OptionError, match="give different names of 1 to 100 characters"):
+        StubCluster(names)
 
 
 def test_a_slave_serves_what_its_master_took() -> None:

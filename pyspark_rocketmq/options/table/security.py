@@ -1,22 +1,42 @@
-"""List the options of access control, encryption, and the strictness towards other options."""
+"""List the options of access control, of encryption, and of the strictness towards unknown options."""
 
 from __future__ import annotations
 
+from ...net.allowed import AllowedAddresses, parse_allowed
 from ..option import Option, section
-from ..values import BOOLEAN, PATH, TEXT, Kind, choice
+from ..values import BOOLEAN, PATH, TEXT, Kind, OptionText, choice
+
+
+def _read_allowed(given: OptionText) -> AllowedAddresses:
+    return parse_allowed(given.text, given.option)
+
 
 ACCESS_KEY = Option(
     "accessKey", "SBWH", TEXT, secret=True, meaning="Access key that signs requests; setting the two keys turns ACL on."
 )
-SECRET_KEY = Option("secretKey", "SBWH", TEXT, secret=True, meaning="Secret that requests are signed with.")
+SECRET_KEY = Option(
+    "secretKey",
+    "SBWH",
+    TEXT,
+    secret=True,
+    meaning="Secret that requests are signed with. Spark logs it at DEBUG in SQL statements; prefer `credentialsFile`.",
+)
 SECURITY_TOKEN = Option("securityToken", "SBWH", TEXT, secret=True, meaning="The token of temporary credentials.")
 CREDENTIALS_FILE = Option(
     "credentialsFile",
     "SBWH",
     PATH,
     meaning="A file, on driver and executors, with lines `accessKey=…` or `accessKey: …`, and so for "
-    "`secretKey` and `securityToken`. It is read again whenever it changes, and never travels with the job; the secret "
-    "key is never sent.",
+    "`secretKey` and `securityToken`. It is read again when it changes; while it cannot be read, the last good "
+    "credentials serve for 60 s. Neither it nor its content travels with the job; the secret key is never sent.",
+)
+ALLOWED_BROKERS = Option(
+    "allowedBrokers",
+    "SBWH",
+    Kind("list of hosts, `host:port` and networks such as `10.1.0.0/16`", _read_allowed),
+    otherwise="all brokers in routes",
+    meaning="The only brokers to connect to, replicas included, as name servers know them. A network holds "
+    "IP addresses and no host names. Name servers and targets of `brokerAddressMap` are allowed anyway.",
 )
 NAMESPACE = Option(
     "namespace",

@@ -10,7 +10,7 @@ from ..values import BOOLEAN, PATTERN, TEXT, Kind, OptionText, split_list, topic
 
 
 def _read_tags(given: OptionText) -> tuple[str, ...]:
-    """Return the tags; none for `*`."""
+    """Return the tags in a list; `*` alone, which stands for all tags, gives an empty tuple."""
     if given.text == "*":
         return ()
     tags = split_list(given, r"\|\||,")

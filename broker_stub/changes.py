@@ -1,0 +1,16 @@
+"""Report changes of a broker's tables, so that they can be kept.
+
+A change is a kind and its values, which JSON can represent; `data_directory` lists the kinds. Tables report a change
+when they make it, so it is kept before the request that made it gets its response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+OnChange = Callable[..., None]
+"""Called with the kind of a change and its values."""
+
+
+def ignore_change(kind: str, *values: object) -> None:
+    """Ignore a change, because nothing is kept."""

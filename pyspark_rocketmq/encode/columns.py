@@ -1,0 +1,227 @@
+"""Check the columns of a frame to write, and give each column one type.
+
+Text and bytes become texts with 64-bit offsets, lists and maps become one array of entries with the place at which the
+entries of each row begin, and numbers become numpy arrays in which 0 stands for null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as types
+
+from ..errors import ColumnError
+from .arrays import Integers, as_texts, constant, join, texts_of_rows, to_arrow
+
+__all__ = ["COLUMNS", "Columns", "Entries", "NamedQueues", "check_schema", "read_columns"]
+
+
+class Entries(NamedTuple):
+    """The properties of all rows: those of row i are the entries `[starts[i], starts[i + 1])`."""
+
+    starts: Integers
+    names: pa.Array
+    values: pa.Array
+
+
+class NamedQueues(NamedTuple):
+    """The queue that each row names: its number, or -1 for null, and its broker, if the frame names brokers."""
+
+    numbers: Integers
+    broker_names: pa.Array | None
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of some rows; None for a column that the frame does not have."""
+
+    count: int
+    body: pa.Array
+    topic: pa.Array | pa.Scalar
+    """The topic of each row, or the one topic of all rows."""
+    tags: pa.Array | None
+    keys: pa.Array | None
+    properties: Entries | None
+    sharding_key: pa.Array | None
+    queues: NamedQueues | None
+    delay_level: Integers | None
+    deliver_ms: Integers | None
+    flag: Integers | None
+    row_id: pa.Array | None
+
+
+# --- the table of columns --------------------------------------------------------------------------------------------
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _is_text_or_bytes(kind: pa.DataType) -> bool:
+    return _is_text(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(types.is_list(kind) or types.is_large_list(kind))
+
+
+def _are_keys(kind: pa.DataType) -> bool:
+    return _is_text_or_bytes(kind) or (_is_list(kind) and _is_text(kind.value_type))
+
+
+def _are_properties(kind: pa.DataType) -> bool:
+    if types.is_map(kind):
+        return _is_text(kind.key_type) and _is_text(kind.item_type)
+    if not _is_list(kind) or not types.is_struct(kind.value_type):
+        return False
+    fields = {field.name: field.type for field in kind.value_type}
+    return set(fields) == {"key", "value"} and _is_text(fields["key"]) and _is_text_or_bytes(fields["value"])
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(types.is_int64(kind) or types.is_timestamp(kind))
+
+
+class ColumnRule(NamedTuple):
+    """The accepted types of a column, in words and as a test, and another name for the column."""
+
+    wanted: str
+    accepts: Callable[[pa.DataType], bool]
+    alias: str | None = None
+
+
+COLUMNS: Mapping[str, ColumnRule] = {
+    "body": ColumnRule("BINARY or STRING", _is_text_or_bytes, "value"),
+    "topic": ColumnRule("STRING", _is_text),
+    "tags": ColumnRule("STRING", _is_text),
+    "keys": ColumnRule("STRING, BINARY or ARRAY<STRING>", _are_keys, "key"),
+    "properties": ColumnRule(
+        "MAP<STRING, STRING> or ARRAY<STRUCT<key: STRING, value: BINARY>>", _are_properties, "headers"
+    ),
+    "shardingKey": ColumnRule("STRING", _is_text),
+    "queueId": ColumnRule("INT", types.is_int32, "partition"),
+    "brokerName": ColumnRule("STRING", _is_text),
+    "delayTimeLevel": ColumnRule("INT", types.is_int32),
+    "deliverTimeMs": ColumnRule("BIGINT (milliseconds) or TIMESTAMP", _is_time),
+    "flag": ColumnRule("INT", types.is_int32),
+    "rowId": ColumnRule("STRING", _is_text),
+}
+"""All columns that a frame to write may have, by name."""
+
+_NAMES = {rule.alias or name: name for name, rule in COLUMNS.items()} | {name: name for name in COLUMNS}
+
+
+def check_schema(schema: pa.Schema, topic: str | None) -> dict[str, int]:
+    """Return where each known column stands in the frame; raise `ColumnError` if the frame cannot be written.
+
+    `topic` is the topic of all rows, if the options name one.
+    """
+    places: dict[str, int] = {}
+    for place, field in enumerate(schema):
+        name = _NAMES.get(field.name)
+        if name is None:
+            raise ColumnError(f"no column {field.name!r} can be written", advice=_advice())
+        if name in places:
+            raise ColumnError(f"columns {name} and {COLUMNS[name].alias} are the same", advice="keep one of them")
+        if not COLUMNS[name].accepts(field.type):
+            what = f"column {field.name} has the type {field.type}"
+            raise ColumnError(what, advice=f"cast it to {COLUMNS[name].wanted}")
+        places[name] = place
+    if "body" not in places:
+        raise ColumnError("the frame has no column body", advice="name the column with the messages' bodies `body`")
+    if topic is None and "topic" not in places:
+        raise ColumnError("no topic is given", advice="set the option topic, or add a column topic")
+    if "brokerName" in places and "queueId" not in places:
+        raise ColumnError("a column brokerName without queueId", advice="add queueId, or drop brokerName")
+    return places
+
+
+def _advice() -> str:
+    accepted = ", ".join(f"{name} {rule.wanted}" for name, rule in COLUMNS.items())
+    return f"drop or rename it with `select`; accepted columns: {accepted}"
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_columns(batch: pa.RecordBatch, topic: str | None, *, key_is_sharding_key: bool = False) -> Columns:
+    """Return the columns of a record batch. Raise `ColumnError` if the frame cannot be written.
+
+    With `key_is_sharding_key`, the keys serve as sharding keys if the frame has none.
+    """
+    places = check_schema(batch.schema, topic)
+    found = {name: batch.column(place) for name, place in places.items()}
+    texts = {name: as_texts(found[name]) for name in _TEXTS & found.keys()}
+    keys = _read_keys(found["keys"]) if "keys" in found else None
+    return Columns(
+        batch.num_rows,
+        texts["body"],
+        constant(topic.encode()) if topic is not None else texts["topic"],
+        texts.get("tags"),
+        keys,
+        _read_entries(found["properties"]) if "properties" in found else None,
+        texts.get("shardingKey", keys if key_is_sharding_key else None),
+        NamedQueues(_read_numbers(found["queueId"], -1), texts.get("brokerName")) if "queueId" in found else None,
+        _read_numbers(found["delayTimeLevel"]) if "delayTimeLevel" in found else None,
+        _read_times(found["deliverTimeMs"]) if "deliverTimeMs" in found else None,
+        _read_numbers(found["flag"]) if "flag" in found else None,
+        texts.get("rowId"),
+    )
+
+
+_TEXTS = {"body", "topic", "tags", "shardingKey", "brokerName", "rowId"}
+
+
+def _read_numbers(values: pa.Array, null: int = 0) -> Integers:
+    numbers: Integers = pc.fill_null(values.cast(pa.int64()), null).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _read_times(values: pa.Array) -> Integers:
+    if types.is_timestamp(values.type):
+        # Of a moment between two milliseconds, the earlier one counts.
+        values = pc.floor_temporal(values, unit="millisecond").cast(pa.timestamp("ms", values.type.tz))
+    return _read_numbers(values)
+
+
+def _read_keys(values: pa.Array) -> pa.Array:
+    """Return the keys of each row as one text; those of a list are joined by spaces, without nulls."""
+    if not _is_list(values.type):
+        return as_texts(values)
+    starts, keys = _open_list(values)
+    starts, kept = _keep(starts, pc.is_valid(keys))
+    spaced = join(as_texts(keys.filter(kept)), constant(b" "))
+    # Each key ends with a space, so the text of a row ends before its last space.
+    return pc.binary_slice(texts_of_rows(starts, spaced), 0, -1) if len(keys) else texts_of_rows(starts, spaced)
+
+
+def _read_entries(values: pa.Array) -> Entries:
+    """Return the properties of each row, without those whose value is null."""
+    starts, items = _open_list(values)
+    names, texts = items.flatten()
+    starts, kept = _keep(starts, pc.is_valid(texts))
+    return Entries(starts, as_texts(names.filter(kept)), as_texts(texts.filter(kept)))
+
+
+def _open_list(values: pa.Array) -> tuple[Integers, pa.Array]:
+    """Return where the items of each row begin (and those of the last one end), and the items."""
+    if values.null_count or values.offset:
+        # A null row may have items, and a slice keeps those of other rows; a copy has neither.
+        values = values.take(to_arrow(np.arange(len(values))))
+    starts = values.offsets.to_numpy().astype(np.int64)
+    items = values.values
+    if types.is_map(values.type):
+        items = pa.StructArray.from_arrays([values.keys, values.items], ["key", "value"])
+    return starts - starts[0], items.slice(starts[0], starts[-1] - starts[0])
+
+
+def _keep(starts: Integers, kept: pa.Array) -> tuple[Integers, pa.Array]:
+    """Return where the items of each row begin if only those that `kept` marks remain."""
+    counts = np.zeros(len(kept) + 1, np.int64)
+    np.cumsum(kept.to_numpy(zero_copy_only=False), out=counts[1:])
+    return counts[starts], kept

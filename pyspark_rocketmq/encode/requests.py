@@ -1,0 +1,207 @@
+"""Group rows into send requests, and write their bodies.
+
+A batch message holds rows of one topic and one queue, without delay, up to a number of rows and a size. It is
+uncompressed, and its own properties are only WAIT, because brokers up to 5.3.3 append them to those of every message in
+it. All other rows are sent one by one. Requests to one queue are in the order of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..model import MessageQueue
+from ..wire.compression import Compression, compress
+from .arrays import Integers, Mask, buffer_of, fixed_texts, hash_texts, join, offsets_of, sizes_of, to_arrow
+from .columns import Columns, read_columns
+from .faults import Fault, find_faults
+from .ids import BatchIdentity, ids_by_content, ids_by_row_id
+from .placing import ANY_QUEUE, Placing, Queues, place_rows
+from .texts import property_texts, with_id
+
+__all__ = ["BATCH_PROPERTIES", "EncodeSettings", "Encoded", "Encoder", "SendRequest"]
+
+BATCH_PROPERTIES = "WAIT\x01true\x02"
+_ENTRY_HEAD = np.dtype([("total", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body", ">i4")])
+_ENTRY_OVERHEAD = _ENTRY_HEAD.itemsize + 2
+_TOPIC, _CONTENT = 3, 4
+"""Streams of hashes, different from those of row ids."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodeSettings:
+    """The options of a sink that decide what requests look like."""
+
+    topic: str | None = None
+    max_body_bytes: int = 4 * 2**20
+    batch_rows: int = 32
+    batch_bytes: int = 2**20
+    compress_over_bytes: int = 4096
+    compression: Compression = Compression.ZLIB
+    key_is_sharding_key: bool = False
+    places_by_key: bool = True
+
+
+class SendRequest(NamedTuple):
+    """The body and the properties of one send, and the rows that it stores."""
+
+    topic: str
+    queue: MessageQueue | None
+    """None if any queue of the topic will do."""
+    body: bytes | memoryview
+    properties: str
+    rows: Integers
+    """The numbers of the rows within the partition."""
+    is_batch: bool = False
+    flag: int = 0
+    sys_flag: int = 0
+
+
+class Encoded(NamedTuple):
+    """The requests of some rows, and the rows that cannot be sent: {number within the partition: fault}."""
+
+    requests: list[SendRequest]
+    faults: dict[int, Fault]
+
+
+class Encoder:
+    """Encodes the record batches of one task, in their order."""
+
+    def __init__(self, settings: EncodeSettings, identity: BatchIdentity, partition: int, queues_of: Queues) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._partition = partition
+        self._queues_of = queues_of
+        self._next_number = 0
+
+    def encode(self, batch: pa.RecordBatch) -> Encoded:
+        """Return the requests for the rows of a record batch. Raise `ColumnError` if the frame cannot be written."""
+        numbers = np.arange(self._next_number, self._next_number + batch.num_rows, dtype=np.int64)
+        self._next_number += batch.num_rows
+        return self._encode(batch, numbers)
+
+    def _encode(self, batch: pa.RecordBatch, numbers: Integers) -> Encoded:
+        settings = self._settings
+        columns = read_columns(batch, settings.topic, key_is_sharding_key=settings.key_is_sharding_key)
+        properties = property_texts(columns)
+        faults = find_faults(columns, properties, settings.max_body_bytes)
+        if not faults:
+            placing = place_rows(columns, self._queues_of, by_key=settings.places_by_key)
+            faults = placing.faults
+        if faults:
+            return self._encode_rest(batch, numbers, faults)
+        texts = with_id(self._ids(columns, numbers, properties), properties)
+        return Encoded(list(_Rows(settings, columns, texts, placing, numbers).requests()), {})
+
+    def _encode_rest(self, batch: pa.RecordBatch, numbers: Integers, faults: dict[int, Fault]) -> Encoded:
+        """Encode the rows without a fault."""
+        good = np.ones(batch.num_rows, bool)
+        good[list(faults)] = False
+        rest = self._encode(batch.filter(to_arrow(good)), numbers[good])
+        return Encoded(rest.requests, {int(numbers[row]): fault for row, fault in faults.items()} | rest.faults)
+
+    def _ids(self, columns: Columns, numbers: Integers, properties: pa.Array) -> pa.Array:
+        """Return the ids of the rows; a row whose `rowId` is null or empty is known by its content."""
+        if columns.row_id is None:
+            return self._ids_by_content(columns, numbers, properties)
+        ids = ids_by_row_id(self._identity, columns.row_id)
+        has_own = sizes_of(columns.row_id) > 0
+        if has_own.all():
+            return ids
+        return pc.if_else(to_arrow(has_own), ids, self._ids_by_content(columns, numbers, properties))
+
+    def _ids_by_content(self, columns: Columns, numbers: Integers, properties: pa.Array) -> pa.Array:
+        topics = columns.topic
+        if isinstance(topics, pa.Scalar):
+            topics = pa.array([topics.as_py()], topics.type)
+        contents = hash_texts(topics, _TOPIC) ^ hash_texts(join(properties, columns.body), _CONTENT)
+        return ids_by_content(self._identity, self._partition, numbers, contents)
+
+
+class _Rows:
+    """Rows without faults, in the order in which they are sent."""
+
+    def __init__(
+        self, settings: EncodeSettings, columns: Columns, properties: pa.Array, placing: Placing, numbers: Integers
+    ) -> None:
+        self._settings = settings
+        self._placing = placing
+        places = placing.topic_of << 32 | (placing.queue_of + 1)
+        order = np.argsort(places, kind="stable")
+        self._places, self._numbers = places[order], numbers[order]
+        flags = np.zeros(columns.count, np.int64) if columns.flag is None else columns.flag
+        self._flags = flags[order]
+        entry_sizes = sizes_of(columns.body) + sizes_of(properties) + _ENTRY_OVERHEAD
+        self._is_single = (_is_delayed(columns) | (entry_sizes > settings.batch_bytes))[order]
+        if settings.batch_rows == 1:
+            self._is_single[:] = True
+        in_order = to_arrow(order)
+        is_sorted = bool((order[1:] > order[:-1]).all())
+        self._bodies = columns.body if is_sorted else columns.body.take(in_order)
+        self._properties = properties if is_sorted else properties.take(in_order)
+        self._entries = self._write_entries()
+
+    def requests(self) -> Iterator[SendRequest]:
+        """Yield the requests, those to one queue in the order of its rows."""
+        for first, last in self._runs():
+            if self._is_single[first]:
+                yield from map(self._single, range(first, last))
+            else:
+                yield from self._batches(first, last)
+
+    def _runs(self) -> Iterator[tuple[int, int]]:
+        """Yield ranges of rows that go to one place and are all sent singly, or all in batches."""
+        changes = (np.diff(self._places) != 0) | (self._is_single[1:] != self._is_single[:-1])
+        edges = [0, *(np.flatnonzero(changes) + 1).tolist(), len(self._places)]
+        return pairwise(edges) if len(self._places) else iter(())
+
+    def _batches(self, first: int, last: int) -> Iterator[SendRequest]:
+        offsets, limit = offsets_of(self._entries), self._settings.batch_bytes
+        data = memoryview(buffer_of(self._entries))
+        while first < last:
+            fitting = int(np.searchsorted(offsets, offsets[first] + limit, "right")) - 1
+            end = min(last, first + self._settings.batch_rows, max(fitting, first + 1))
+            topic, queue = self._target(first)
+            body = data[offsets[first] : offsets[end]]
+            yield SendRequest(topic, queue, body, BATCH_PROPERTIES, self._numbers[first:end], is_batch=True)
+            first = end
+
+    def _single(self, row: int) -> SendRequest:
+        body, sys_flag = self._bodies[row].as_buffer(), 0
+        if body.size >= self._settings.compress_over_bytes:
+            body = compress(bytes(body), self._settings.compression)
+            sys_flag = self._settings.compression.sys_flag
+        topic, queue = self._target(row)
+        properties = self._properties[row].as_py().decode()
+        rows, flag = self._numbers[row : row + 1], int(self._flags[row])
+        return SendRequest(topic, queue, memoryview(body), properties, rows, flag=flag, sys_flag=sys_flag)
+
+    def _target(self, row: int) -> tuple[str, MessageQueue | None]:
+        code, place = divmod(int(self._places[row]), 1 << 32)
+        queue = None if place - 1 == ANY_QUEUE else self._placing.queues[code][place - 1]
+        return self._placing.topics[code], queue
+
+    def _write_entries(self) -> pa.Array:
+        """Return the rows as entries of a batch message; those of rows that are sent singly are empty."""
+        body_sizes, property_sizes = sizes_of(self._bodies), sizes_of(self._properties)
+        heads = np.zeros(len(self._bodies), _ENTRY_HEAD)
+        heads["total"] = body_sizes + property_sizes + _ENTRY_OVERHEAD
+        heads["flag"], heads["body"] = self._flags, body_sizes
+        if self._is_single.all():
+            return fixed_texts(np.zeros((len(heads), 0), np.uint8))
+        lengths = fixed_texts(property_sizes.astype(">i2"))
+        return join(fixed_texts(heads), self._bodies, lengths, self._properties)
+
+
+def _is_delayed(columns: Columns) -> Mask:
+    delayed = np.zeros(columns.count, bool)
+    for numbers in (columns.delay_level, columns.deliver_ms):
+        if numbers is not None:
+            delayed |= numbers != 0
+    return delayed

@@ -1,0 +1,101 @@
+"""Test that large inner batches, whose messages are decoded together, give the same rows as one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.decode.columns import Content, Mode
+from pyspark_rocketmq.decode.decoder import BatchSize, ColumnDecoder
+from pyspark_rocketmq.model import QueueRange
+from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
+from pyspark_rocketmq.wire.codes import SysFlag
+from pyspark_rocketmq.wire.compression import Compression
+from pyspark_rocketmq.wire.record import Record
+
+from .samples import QUEUE, V6, block, broken_texts, inner_batch, packed, property_text, property_texts, whole
+from .test_columns import EVERY_COLUMN, PLAIN, readable
+
+_entries = st.builds(BatchEntry, st.binary(max_size=9), property_texts, st.integers(-(2**31), 2**31 - 1))
+_broken_entries = st.builds(BatchEntry, st.binary(max_size=9), broken_texts, st.just(0))
+
+
+def batch_of(entries: list[BatchEntry], stated: int = 0) -> Record:
+    """Return an inner batch of these messages; `stated` is its property INNER_NUM, if it is not 0."""
+    text = property_text([("INNER_NUM", str(stated))]) if stated else b""
+    return replace(inner_batch(PLAIN, [b""]), body=encode_batch(entries), flag=7, properties_text=text)
+
+
+def columns_of(decoder: ColumnDecoder, record: Record, size: BatchSize | None = None) -> list[list[object]]:
+    """Return the values of all columns of a response with plain records around the record."""
+    decoded = list(decoder.decode_all([block([PLAIN, record, replace(PLAIN, queue_offset=1000)])], size))
+    for each in decoded:
+        each.batch.validate(full=True)
+    return [[value for each in decoded for value in each.batch.column(name).to_pylist()] for name in EVERY_COLUMN]
+
+
+@given(
+    st.lists(_entries, min_size=1, max_size=5),
+    st.integers(30, 40),
+    st.one_of(st.none(), _broken_entries),
+    st.sampled_from([None, *Compression]),
+    st.builds(
+        Content,
+        properties_as_json=st.booleans(),
+        check_crc=st.booleans(),
+        tags=st.sampled_from([frozenset[str](), frozenset(["a"])]),
+        mode=st.just(Mode.PERMISSIVE),
+    ),
+    st.sampled_from([None, BatchSize(messages=17), BatchSize(byte_count=500)]),
+)
+def test_messages_of_large_inner_batches(
+    entries: list[BatchEntry],
+    count: int,
+    broken: BatchEntry | None,
+    compression: Compression | None,
+    content: Content,
+    size: BatchSize | None,
+) -> None:
+    """Both decoders give equal columns for inner batches around the size from which messages are decoded together."""
+    entries = (entries * count)[:count]
+    record = batch_of([*entries, broken] if broken else entries)
+    record = packed(record, compression) if compression else record
+    blocks = [block([PLAIN, record, replace(PLAIN, queue_offset=1000)])]
+    assert columns_of(ColumnDecoder(EVERY_COLUMN, content), record, size) == readable(blocks, content)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        replace(batch_of([BatchEntry(b"a")] * 40), born_host=V6, sys_flag=0xC0 | SysFlag.BORN_HOST_V6),
+        replace(batch_of([BatchEntry(b"a")] * 40), store_host=V6, sys_flag=0xC0 | SysFlag.STORE_HOST_V6),
+        batch_of([BatchEntry(b"a")] * 40, stated=40),
+    ],
+    ids=["born in IPv6", "stored in IPv6", "number stated"],
+)
+def test_large_inner_batches_that_differ(record: Record) -> None:
+    """Inner batches with IPv6 hosts or a stated number give the same columns from both decoders."""
+    blocks = [block([PLAIN, record, replace(PLAIN, queue_offset=1000)])]
+    assert columns_of(ColumnDecoder(EVERY_COLUMN), record) == readable(blocks, Content())
+
+
+@given(st.integers(0, 40 * 24 - 1), st.sampled_from([0x01, 0x80, 0xFF]))
+def test_damage_inside_a_large_inner_batch(at: int, change: int) -> None:
+    """If any byte of the body of a large inner batch is another one, both decoders still give equal columns."""
+    record = batch_of([BatchEntry(b"a", b"")] * 40, stated=40)
+    body = bytearray(record.body)
+    body[at % len(body)] ^= change
+    record = replace(record, body=bytes(body))
+    blocks = [block([PLAIN, record, replace(PLAIN, queue_offset=1000)])]
+    content = Content(mode=Mode.PERMISSIVE)
+    assert columns_of(ColumnDecoder(EVERY_COLUMN, content), record) == readable(blocks, content)
+
+
+def test_messages_outside_the_wanted_offsets_are_left_out() -> None:
+    """Of a large inner batch, only the messages at wanted offsets become rows."""
+    record = batch_of([BatchEntry(b"%d" % number) for number in range(100)])
+    decoded = whole(ColumnDecoder(["queueOffset", "body"]), [block([record], QueueRange(QUEUE, 10, 13))])
+    assert decoded.batch.to_pydict() == {"queueOffset": [10, 11, 12], "body": [b"10", b"11", b"12"]}
