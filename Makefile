@@ -72,7 +72,8 @@ test-compat: ## test batch and stream on every supported PySpark; COMPAT=4.1 cho
 
 test-long: $(VENV)/.has-test ## test everything on all real versions, with long fuzzing; takes hours
 	@echo "==> testing everything, on all real versions"
-	@$(SPARK_ENV) REAL=all REQUIRE_REAL=1 $(PYTEST) -m "not bench" --hypothesis-profile=long
+	@$(SPARK_ENV) REAL=all REQUIRE_REAL=1 FUZZ_SECONDS=600 FUZZ_SEED=random \
+		$(PYTEST) -m "not bench" --hypothesis-profile=long
 
 bench: $(VENV)/.has-test ## measure on a quiet machine, 40 minutes; BENCH="decoder push" chooses parts, KAFKA=1 adds Kafka
 	@echo "==> measuring against RocketMQ $(REAL): $(BENCH)"

@@ -109,13 +109,12 @@ class Mutator:
         return self.damage(text.encode()).decode("utf-8", "replace" if self.chance(0.5) else "ignore")
 
     def damage_fields(self, fields: Mapping[str, str]) -> dict[str, str]:
-        """Return a map with some values replaced, and some entries removed or added."""
+        """Return a map with up to three values replaced, seldom with entries removed or added."""
         changed = dict(fields)
-        for name in list(changed):
-            if self.chance(0.15):
-                changed[name] = self.text()
-            elif self.chance(0.05):
-                del changed[name]
+        for name in self.random.sample(list(changed), min(len(changed), self.upto(self.upto(3)))):
+            changed[name] = self.text()
+        if changed and self.chance(0.1):
+            del changed[self.pick(list(changed))]
         if self.chance(0.05):
             changed[self.text()] = self.text()
         return changed

@@ -23,14 +23,16 @@ from tests.peak import MOST_MIB
 
 from .mutations import Mutator
 
-__all__ = ["MOST_CPU_S", "Finding", "Target", "repeat_attempt", "run_target"]
+__all__ = ["MOST_CPU_S", "Finding", "Target", "fault_of", "outcome", "repeat_attempt", "run_target"]
 
 MOST_CPU_S = 2.0
 WALL_TIMEOUT_S = 30.0
 """Time after which an attempt is interrupted; long, because other programs may keep the processor busy."""
 HEADROOM_BYTES = 2 * 2**30
 """Address space that the target may take, so that a finding about memory does not exhaust the machine."""
-SHOWN_BYTES = 2_000
+MOST_ERROR_CHARACTERS = 8_000
+"""Above the sum of the limits of an error's parts."""
+SHOWN_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class _Stuck(BaseException):
 def show(given: Any) -> str:
     """Return an input as text, bytes in hexadecimal form, cut to a readable length."""
     text = bytes(given).hex() if isinstance(given, bytes | bytearray) else repr(given)
-    return text if len(text) <= SHOWN_BYTES else f"{text[:SHOWN_BYTES]}… ({len(text)} characters)"
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}… ({len(text)} characters)"
 
 
 def run_target(target: Target, seed: str, cpu_s: float) -> int:
@@ -98,7 +100,7 @@ def _wrong_outcome(target: Target, given: Any) -> str:
     try:
         target.check(given)
     except RocketMQError as error:
-        return "" if str(error).startswith(f"[{error.code}] ") else f"an error without its code: {error!r:.500}"
+        return fault_of(error)
     except _Stuck as stuck:
         return f"it did not end within {WALL_TIMEOUT_S} s{_place(stuck)}"
     except Exception as error:
@@ -106,6 +108,26 @@ def _wrong_outcome(target: Target, given: Any) -> str:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return ""
+
+
+def outcome(function: Callable[..., Any], *given: Any) -> Any:
+    """Return the result of a call, or the class of the library's error that it raises."""
+    try:
+        return function(*given)
+    except RocketMQError as error:
+        fault = fault_of(error)
+        assert not fault, fault
+        return type(error)
+
+
+def fault_of(error: RocketMQError) -> str:
+    """Return what is wrong with an error's text: it must open with the code, be short, and be safe to print."""
+    text = str(error)
+    if not text.startswith(f"[{error.code}] "):
+        return f"an error without its code: {text:.500}"
+    if len(text) > MOST_ERROR_CHARACTERS:
+        return f"an error of {len(text)} characters: {text:.500}"
+    return "" if text.isprintable() else f"an error with control characters: {text[:2_000]!r}"
 
 
 def _place(error: BaseException) -> str:

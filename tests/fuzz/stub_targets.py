@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError as ProtobufError
@@ -33,11 +34,16 @@ from broker_stub.settings import Settings
 from broker_stub.sql92 import SqlEvaluationError, SqlSyntaxError, compile_sql
 from broker_stub.state import Broker, Cluster
 from broker_stub.store import InnerMessage
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.errors import RemoteProtocolError, RocketMQError
 from pyspark_rocketmq.grpc_v2.metadata import AUTHORIZATION, CLIENT_ID, DATE_TIME, LANGUAGE, is_signed_by
 from pyspark_rocketmq.grpc_v2.methods import METHODS
 from pyspark_rocketmq.grpc_v2.translation import addresses_of, read_message, type_of
 from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.wire.bodies import (
+    CreateTopicListRequestBody,
+    QueryAssignmentRequestBody,
+    SetMessageRequestModeRequestBody,
+)
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.commands import Header, to_fields
 from pyspark_rocketmq.wire.header import ONEWAY_FLAG, Command, HeaderType, decode_command, encode_command
@@ -46,8 +52,8 @@ from tests.stub.recording_channel import RecordingChannel
 from tests.wire.recorded import recorded_commands
 
 from .mutations import Mutator
-from .runner import Target
-from .wire_targets import damage_header, outcome
+from .runner import Target, outcome
+from .wire_targets import damage_header, example_json
 
 CLIENT = Address("127.0.0.1", 50_000)
 TOPIC, GROUP, BROKER = "T", "g", "broker-a"
@@ -162,12 +168,10 @@ class Requests(NamedTuple):
 def _requests(is_name_server: bool) -> tuple[Command, ...]:
     """Return one recorded request of each shape for each code that a handler serves, about the stub's own topic.
 
-    A code of which no request is recorded has one without fields.
+    A code of which no request is recorded has one with the fields of many requests.
     """
     handlers = NAME_SERVER_HANDLERS.handlers if is_name_server else BROKER_HANDLERS.handlers
-    found: dict[tuple[int, frozenset[str], bool], Command] = {
-        (code, frozenset(), False): Command(code) for code in handlers
-    }
+    found = {(code, frozenset[str](), False): Command(code, fields=_FIELDS, body=_body(code)) for code in handlers}
     for recorded in recorded_commands():
         command = decode_command(memoryview(recorded.frame))
         if recorded.to_server and command.code in handlers and not command.is_response:
@@ -180,12 +184,30 @@ _NAMES_BY_FIELD = {
     **dict.fromkeys(("consumerGroup", "producerGroup", "group", "groupName", "a"), GROUP),
     **dict.fromkeys(("bname", "brokerName", "n"), BROKER),
 }
+_FIELDS = _NAMES_BY_FIELD | dict.fromkeys(("queueId", "index", "offset", "commitOffset", "timestamp", "count"), "1")
+"""Fields of requests that no conversation has; handlers ignore those that they do not know."""
+_RECORDED_NAMES = ((re.compile(rb'"Gold\w*"'), b'"T"'), (re.compile(rb'"gold_\w*"'), b'"g"'))
+"""Patterns of the topics and groups in recorded bodies, and the stub's own names in their place."""
+_BODIES = {
+    RequestCode.QUERY_ASSIGNMENT: QueryAssignmentRequestBody,
+    RequestCode.SET_MESSAGE_REQUEST_MODE: SetMessageRequestModeRequestBody,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: CreateTopicListRequestBody,
+}
+
+
+def _body(code: int) -> bytes:
+    """Return a legal body for a code of which no request is recorded."""
+    cls = _BODIES.get(RequestCode(code)) if code in set(RequestCode) else None
+    return example_json(cast(Any, cls)).encode() if cls else b"brokerPermission=6\nx=1\n"
 
 
 def _rewrite(command: Command) -> Command:
     """Return a request that names the topic, the group and the broker of the stub."""
     fields = {name: _NAMES_BY_FIELD.get(name, value) for name, value in (command.fields or {}).items()}
-    return Command(command.code, 1, fields, bytes(command.body), flag=command.flag, version=command.version)
+    body = bytes(command.body)
+    for pattern, name in _RECORDED_NAMES:
+        body = pattern.sub(name, body)
+    return Command(command.code, 1, fields, body, flag=command.flag, version=command.version)
 
 
 def make_requests(mutator: Mutator) -> Requests:
@@ -251,6 +273,8 @@ class Calls(NamedTuple):
 
 _NAMES = {"topic": TOPIC, "group": GROUP, "broker": BROKER, "topics": TOPIC}
 """Names of resources of the stub, by the field that holds the resource."""
+_HANDLES = tuple(f"{serial} {BROKER} {queue_id} 0" for serial in range(3) for queue_id in range(2))
+"""Receipt handles of the messages that are popped first."""
 _GRPC_TEXTS = ("01AB", "a", "k1", "*", "a || b", TOPIC, "")
 _INT32 = (FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_ENUM)
 
@@ -264,7 +288,10 @@ def make_calls(mutator: Mutator) -> Calls:
 def _make_call(mutator: Mutator) -> Call:
     method = METHODS[mutator.pick(("Telemetry", *HANDLERS))]
     request = method.request()
-    _fill(request, mutator)
+    if method.name == "Telemetry" and mutator.chance(0.8):  # the stub ignores all other commands
+        _fill(request.settings, mutator)
+    else:
+        _fill(request, mutator)
     data = request.SerializeToString()
     metadata = {CLIENT_ID: "c", LANGUAGE: "PYTHON", AUTHORIZATION: "MQv2-HMAC-SHA1 Credential=k, Signature=00"}
     return Call(
@@ -276,8 +303,10 @@ def _make_call(mutator: Mutator) -> Call:
 
 def _fill(message: Any, mutator: Mutator, depth: int = 0) -> None:
     """Set most fields of a message to values that are often right, and sometimes at a limit."""
+    chosen = {each.name: mutator.pick(each.fields) for each in message.DESCRIPTOR.oneofs}
     for field in message.DESCRIPTOR.fields:
-        if mutator.chance(0.8 if depth < 5 else 0.2):
+        is_excluded = field.containing_oneof and chosen[field.containing_oneof.name] is not field
+        if not is_excluded and mutator.chance(0.8 if depth < 5 else 0.2):
             _fill_field(message, field, mutator, depth)
 
 
@@ -303,7 +332,8 @@ def _value(field: FieldDescriptor, mutator: Mutator) -> Any:
     if kind == FieldDescriptor.CPPTYPE_STRING:
         if field.type == FieldDescriptor.TYPE_BYTES:
             return mutator.noise(20)
-        return mutator.text() if mutator.chance(0.15) else mutator.pick(_GRPC_TEXTS)
+        usual = _HANDLES if field.name == "receipt_handle" else _GRPC_TEXTS
+        return mutator.text() if mutator.chance(0.15) else mutator.pick(usual)
     if kind == FieldDescriptor.CPPTYPE_BOOL:
         return mutator.chance(0.5)
     if kind == FieldDescriptor.CPPTYPE_FLOAT:
@@ -334,7 +364,7 @@ def _make_response(proxy: Proxy, call: Call, made: GrpcCall) -> None:
             handle_command(proxy, made, made.request, _serialize)
         else:
             _serialize(HANDLERS[call.method](proxy, made))
-    except (StatusError, Refusal, InvalidSettings):
+    except (StatusError, Refusal, InvalidSettings, RemoteProtocolError):
         pass
     except RuntimeError as error:  # so does Apache's proxy
         if not (proxy.options.like_apache and str(error) == "client type is not a consumer"):

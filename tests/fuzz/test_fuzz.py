@@ -45,5 +45,5 @@ def test_hostile_inputs_end_well(target: Target) -> None:
         repeat_attempt(target, SEED, int(ATTEMPT))
         return
     attempts = run_target(target, SEED, SECONDS * target.share / ALL_SHARES)
-    print(f"{target.name}: {attempts} attempts with seed {SEED}")
+    print(f"\n{target.name}: {attempts} attempts with seed {SEED}")
     assert attempts > 0

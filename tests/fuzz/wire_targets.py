@@ -25,17 +25,9 @@ from pyspark_rocketmq.wire.value_classes import wire_name
 from tests.wire.recorded import recorded_batches, recorded_bodies, recorded_commands
 
 from .mutations import Mutator
-from .runner import Target
+from .runner import Target, fault_of, outcome
 
 UNPACKED_BYTES = 100_000
-
-
-def outcome(function: Any, *given: Any) -> Any:
-    """Return the result of a call, or the class of the library's error that it raises."""
-    try:
-        return function(*given)
-    except RocketMQError as error:
-        return type(error)
 
 
 # --- frames ----------------------------------------------------------------------------------------------------------
@@ -76,7 +68,7 @@ def _events(pieces: list[bytes]) -> list[Any]:
                 events.append((command.code, command.opaque, command.fields, bytes(command.body), command.remark))
         session.end()
     except RocketMQError as error:
-        assert str(error).startswith(f"[{error.code}] ")
+        assert not fault_of(error), fault_of(error)
         events.append(type(error))
     return events
 
