@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 MOST_MIB = 300
-"""The upper bound, in MiB, for a hostile response, Python and libraries included."""
+"""The largest allowed peak, in MiB, of a program that gets a hostile response; Python and libraries are included."""
 
 _BEFORE = """
 import resource, sys
@@ -24,7 +24,10 @@ _TIMEOUT_S = 120
 
 
 def run_apart(program: str) -> tuple[str, int]:
-    """Return the program's output, with the text of an error of ours, and its peak in MiB."""
+    """Run a program; return its output and its peak memory in MiB.
+
+    If an error of the library ends the program, the output ends with the error's text.
+    """
     body = "\n".join(f"    {line}" for line in program.strip().splitlines())
     command = [sys.executable, "-c", _BEFORE + body + _AFTER]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)

@@ -40,7 +40,7 @@ LIMITS = {"read": 14, "trigger": 14, "push": 12, "option": 10}
 LEFT_OUT = {"trigger": ("net/", "wire/", "cluster/"), "push": ("net/", "wire/")}
 """Rooms that are not counted in a journey, because `read` counts bytes and connections already."""
 PUSHED = 20
-"""The messages of the journey `push`: more than any module is called by heartbeats meanwhile."""
+"""The number of messages in the journey `push`; heartbeats meanwhile call no module that often."""
 WAIT_S = 20.0
 TOPIC = "orders"
 

@@ -28,7 +28,10 @@ _AVERAGELY, _IN_TURN = "AVG", "AVG_BY_CIRCLE"
 
 @handles(RequestCode.QUERY_ASSIGNMENT)
 def query_assignment(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the queues of a topic that a member shall read; none for an unknown topic, group or strategy."""
+    """Return the queues of a topic that a member shall read; none for an unknown topic, group or strategy.
+
+    A broadcasting member gets all readable queues.
+    """
     query = decode_body(QueryAssignmentRequestBody, request.body)
     assigned = _assign(broker, query)
     if assigned is None:

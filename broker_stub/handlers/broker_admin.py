@@ -93,7 +93,10 @@ def get_broker_config(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.UPDATE_BROKER_CONFIG)
 def update_broker_config(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Change settings of this broker; store unknown ones without effect, ignore malformed numbers."""
+    """Change settings of this broker; store unknown ones without effect, ignore malformed numbers.
+
+    Refuse all changes if one of them is of a setting that must not be changed.
+    """
     lines = (
         line.partition("=")
         for line in request.body.decode(errors="replace").splitlines()
@@ -230,7 +233,7 @@ def accept_upkeep(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(AdminCode.POP_ROLLBACK)
 def roll_back_pops(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Accept without effect, because the stub pops no messages over remoting."""
+    """Accept a rollback of popped messages without effect, because the stub pops no messages over remoting."""
     return response(remark=NO_REMARK)
 
 
@@ -247,14 +250,17 @@ def set_read_mode(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(AdminCode.GET_COLD_DATA_FLOW_CTR_INFO)
 def get_cold_limits(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return no limits, because the stub reads nothing from disk."""
+    """Return an empty list of groups with limited reads, because the stub reads nothing from disk."""
     thresholds = {"cgColdReadThreshold": 3 * 1024 * 1024, "globalColdReadThreshold": 100 * 1024 * 1024}
     return response(body=fastjson.write({"runtimeTable": {}, "configTable": {}, **thresholds, "globalAcc": 0}))
 
 
 @handles(AdminCode.GET_BROKER_HA_STATUS)
 def get_replication(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return how much of the log each slave has copied: all of it, even if a lag is set for pulls."""
+    """Return how much of the log each of the master's slaves has copied; a slave returns an empty list.
+
+    The response always says that the whole log is copied, even if a test lets the slaves lag behind in pulls.
+    """
     slaves = [
         other for other in broker.cluster.reachable_brokers() if other.name == broker.name and not other.is_master
     ]

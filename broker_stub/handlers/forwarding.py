@@ -31,7 +31,7 @@ CONSUMER_TIMEOUT_MS = 10_000
 
 @handles(RequestCode.GET_CONSUMER_RUNNING_INFO)
 def get_running_info(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Forward to a consumer the request for its running information, and return its response."""
+    """Forward a request for running information to a consumer, and the consumer's response to the administrator."""
     header = request.header(GetConsumerRunningInfoRequestHeader)
     _forward(broker, request, header, header.consumer_group, header.client_id)
     return HELD
@@ -39,7 +39,7 @@ def get_running_info(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.CONSUME_MESSAGE_DIRECTLY)
 def consume_directly(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Have a member consume one stored message at once, and return its response."""
+    """Have a member consume one stored message at once, and forward the member's response to the administrator."""
     header = request.header(ConsumeMessageDirectlyResultRequestHeader)
     try:
         place = decode_offset_message_id(header.msg_id or "")
@@ -86,7 +86,7 @@ def _forward(
 
 
 def _forwarder(request: ClientRequest, timeout_remark: str) -> Callable[[Command | None], None]:
-    """Return a function that forwards a consumer's response to the administrator, or an error if there is none."""
+    """Return a function that forwards a consumer's response to the administrator, or an error if there was none."""
 
     def forward_response(reply: Command | None) -> None:
         if reply is None:

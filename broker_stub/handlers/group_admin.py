@@ -84,7 +84,7 @@ def _update(broker: Broker, config: SubscriptionGroupConfig) -> None:
 
 
 def _attribute_fault(broker: Broker, group: str, change: str) -> str:
-    """Return the remark that refuses a change of a group's attribute, since 5.3.3 has no such attributes."""
+    """Return the remark with which 5.3.3 refuses a change of a group's attribute; it refuses every such change."""
     sign, name = change[:1], change[1:]
     if sign == "+":
         return f"java.lang.RuntimeException: unsupported key: {name}"
@@ -105,7 +105,7 @@ def delete_group(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG)
 def get_group(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return a group's configuration; a missing group may be created by that."""
+    """Return a group's configuration; create a missing group first if settings and name allow it, else refuse."""
     config = broker.group_configs.find(request.header(GetSubscriptionGroupConfigRequestHeader).group)
     if config is None:
         raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
@@ -179,7 +179,10 @@ def _connection(member: Member) -> Connection:
 
 @handles(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO)
 def query_groups_of_topic(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the groups with offsets in a topic; 4.9.7 adds subscribed groups, 5.3.3 the topic's own name."""
+    """Return the groups with offsets in a topic, at 4.9.7 also the groups that subscribe to it.
+
+    5.3.3 adds the topic's own name as if it were a group, once a heartbeat has named the topic.
+    """
     topic = request.header(QueryTopicConsumeByWhoRequestHeader).topic
     groups = broker.offsets.groups(topic)
     if not broker.release.is_5x:
@@ -225,7 +228,7 @@ class QuerySubscriptionRequestHeader(TopicRequestHeader):
 
 @handles(AdminCode.QUERY_SUBSCRIPTION_BY_CONSUMER)
 def query_subscription(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return a group's subscription to a topic; none if the group has no members."""
+    """Return a group's subscription to a topic; none if the group has no members or does not subscribe to the topic."""
     header = request.header(QuerySubscriptionRequestHeader)
     members = broker.consumer_groups.table.get(header.group)
     subscription = members.subscriptions.get(header.topic) if members else None
@@ -240,7 +243,7 @@ def query_subscription(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.GET_CONSUME_STATS)
 def get_consume_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return a group's offset and the maximum offset of each queue; rates are constants."""
+    """Return, for each queue, the group's committed offset and the queue's maximum offset; rates are constants."""
     header = request.header(GetConsumeStatsRequestHeader)
     table = {
         queue: _progress(broker, header.consumer_group, queue)
@@ -323,7 +326,7 @@ def _written_progress(broker: Broker, group: str, config: TopicConfig) -> dict[M
 
 @handles(RequestCode.QUERY_CONSUME_TIME_SPAN)
 def query_time_span(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the store times of each queue's first and last message, and of the group's last consumed one."""
+    """Return, for each queue, the store times of its first, its last and the group's last consumed message."""
     header = request.header(QueryConsumeTimeSpanRequestHeader)
     config = broker.topics.find(header.topic)
     if config is None:

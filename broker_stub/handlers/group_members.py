@@ -30,7 +30,10 @@ from ..state import Broker
 
 @handles(RequestCode.HEART_BEAT)
 def heartbeat(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Register a client in its groups; at 5.x the response says whether the heartbeat's fingerprint is a new one."""
+    """Register a client in its groups; at 5.x the response says whether subscriptions may have changed.
+
+    They may have if the heartbeat has no fingerprint of them, or one that differs from the group's last one.
+    """
     beat = decode_body(HeartbeatData, request.body)
     fingerprint = beat.heartbeat_fingerprint if broker.release.is_5x else 0
     member = Member(request.channel, beat.client_id, request.command.language, request.command.version)
@@ -47,7 +50,10 @@ def heartbeat(broker: Broker, request: ClientRequest) -> HandlerResult:
 def _register_consumer(
     broker: Broker, member: Member, data: ConsumerData, beat: HeartbeatData, fingerprint: int
 ) -> bool:
-    """Register a client in one consumer group; return whether the group's fingerprint of subscriptions changed."""
+    """Register a client in one consumer group; return whether the group's fingerprint of subscriptions changed.
+
+    5.x does not register the client if the group does not exist and may not be created.
+    """
     changed = broker.consumer_groups.exchange_fingerprint(data.group_name, fingerprint)
     config = broker.group_configs.find(data.group_name)
     if config:
@@ -83,7 +89,7 @@ def get_consumer_list(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.CHECK_CLIENT_CONFIG)
 def check_client_config(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Check whether the broker can filter by an expression; refuse SQL92 that is off or does not compile."""
+    """Check whether the broker can filter by an expression; refuse SQL92 if it is switched off or does not compile."""
     subscription = decode_body(CheckClientRequestBody, request.body).subscription_data
     if is_tag_type(subscription.expression_type):
         return response()
@@ -108,7 +114,7 @@ def _fault(expression: str) -> str:
 
 @handles(RequestCode.LOCK_BATCH_MQ)
 def lock_queues(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Lock queues for a client, or renew its locks; return the queues that it then holds."""
+    """Lock queues for a client, or renew its locks; return those of the requested queues that it then holds."""
     wanted = decode_body(LockBatchRequestBody, request.body)
     locked = broker.locks.lock(wanted.consumer_group, wanted.mq_set, wanted.client_id)
     return response(body=encode_body(LockBatchResponseBody(lock_ok_mq_set=tuple(locked))))

@@ -29,7 +29,7 @@ _MAX_ENTRIES = 32
 
 @handles(RequestCode.VIEW_MESSAGE_BY_ID)
 def view_message(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the message at an address of the log."""
+    """Return the message at a physical offset of the commit log."""
     physical = request.header(ViewMessageRequestHeader).offset
     data = broker.store.log.record_at(physical)
     if data is None:
@@ -39,7 +39,7 @@ def view_message(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.QUERY_MESSAGE)
 def query_message(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return a topic's latest messages with a key, in the order of their arrival."""
+    """Return a topic's latest messages with a key, oldest first."""
     header = request.header(QueryMessageRequestHeader)
     count = UNIQUE_KEY_COUNT if header.unique_key_query else max(0, header.max_num)
     found = list(

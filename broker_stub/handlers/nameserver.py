@@ -56,7 +56,10 @@ def get_route(cluster: Cluster, request: ClientRequest) -> HandlerResult:
 
 
 def find_route(cluster: Cluster, topic: str) -> TopicRouteData | None:
-    """Return the route of a topic at the reachable brokers; None if none of them has it or it is forgotten."""
+    """Return the route of a topic at the reachable brokers.
+
+    Return None if none of them has the topic, or if the topic was deleted at the name server.
+    """
     configs = {broker.name: config for broker in cluster.reachable_brokers() if (config := broker.topics.find(topic))}
     if not configs or cluster.is_forgotten(topic):
         return None
@@ -144,7 +147,7 @@ def get_config(cluster: Cluster, request: ClientRequest) -> HandlerResult:
 
 @handles_as_name_server(RequestCode.UPDATE_NAMESRV_CONFIG)
 def update_config(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Store settings of the name server, without effect; refuse paths of files."""
+    """Store settings of the name server, without effect; refuse changes of file paths and of the black list."""
     pairs = (line.partition("=") for line in request.body.decode(errors="replace").splitlines() if "=" in line)
     changes = {name.strip(): value.strip() for name, _, value in pairs}
     if _FORBIDDEN & changes.keys():
@@ -162,7 +165,7 @@ class WritePermOfBrokerRequestHeader(RequestHeader):
 
 @handles_as_name_server(RequestCode.WIPE_WRITE_PERM_OF_BROKER)
 def wipe_write_permission(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Remove the write permission from all topics of a broker in routes; return their number."""
+    """Show all topics of a broker in routes without write permission; return the number of these topics."""
     name = request.header(WritePermOfBrokerRequestHeader).broker_name
     cluster.read_only.add(name)
     return response(fields={"wipeTopicCount": str(_topic_count(cluster, name))})
@@ -170,7 +173,7 @@ def wipe_write_permission(cluster: Cluster, request: ClientRequest) -> HandlerRe
 
 @handles_as_name_server(AdminCode.ADD_WRITE_PERM_OF_BROKER)
 def add_write_permission(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Show a broker's topics in routes with their own permissions again; return their number."""
+    """Show a broker's topics in routes with their own permissions again; return the number of these topics."""
     name = request.header(WritePermOfBrokerRequestHeader).broker_name
     cluster.read_only.discard(name)
     return response(fields={"addTopicCount": str(_topic_count(cluster, name))})
@@ -197,7 +200,7 @@ def put_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
 def _mark_ordered(cluster: Cluster, topic: str) -> None:
     """Set the order flag in a topic's configuration at all masters.
 
-    Real brokers set it only when they register.
+    Real brokers set the flag only when they register.
     """
     for broker in cluster.masters():
         if (config := broker.topics.find(topic)) and not config.order:

@@ -1,6 +1,6 @@
 """Handle requests about offsets: bounds, searches, commits and resets.
 
-A request for the bounds of a queue that does not exist is not refused, as at a real broker.
+As at a real broker, a request for the bounds of a queue that does not exist is not refused: both bounds are 0.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from .topic_admin import NO_REMARK
 
 @handles(RequestCode.GET_MAX_OFFSET)
 def get_max_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the maximum offset of a queue, which its next message gets."""
+    """Return the maximum offset of a queue: the one that its next message gets."""
     header = request.header(GetMaxOffsetRequestHeader)
     return _offset(broker.store.max_offset(header.topic, header.queue_id))
 
 
 @handles(RequestCode.GET_MIN_OFFSET)
 def get_min_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the minimum offset of a queue, that of its first unexpired message."""
+    """Return the minimum offset of a queue: that of its first unexpired message."""
     header = request.header(GetMinOffsetRequestHeader)
     found = _offset(broker.store.min_offset(header.topic, header.queue_id))
     found.remark = "" if broker.release.is_5x else None
@@ -62,7 +62,10 @@ def get_min_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
 def search_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return the offset at a store time; 4.9.7 always returns that of the message nearest in time."""
+    """Return the offset at a store time: at 5.x of the first message since then, at 4.9.7 of the nearest message.
+
+    If the request says so, 5.x returns the offset of the last message at or before the time instead.
+    """
     header = request.header(SearchOffsetRequestHeader)
     boundary = Boundary.NEAREST
     if broker.release.is_5x:
@@ -81,7 +84,10 @@ def get_earliest_store_time(broker: Broker, request: ClientRequest) -> HandlerRe
 
 @handles(RequestCode.QUERY_CONSUMER_OFFSET)
 def query_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return a group's committed offset; without one, return 0 if the first message is not expired, else refuse."""
+    """Return a group's committed offset; without one, return 0 if the first message is still in memory, else refuse.
+
+    At 5.x a request can forbid the 0; then it is refused, too.
+    """
     header = request.header(QueryConsumerOffsetRequestHeader)
     stored = broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
     if stored is not None:
@@ -121,7 +127,7 @@ def update_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerRes
 
 
 def _require_fields(request: ClientRequest, **needed: str) -> None:
-    """Raise a `Refusal` if the request lacks a header field named in `needed`, whose value the remark calls it by."""
+    """Raise a `Refusal` if the request lacks a header field; `needed` is {field: its name in the remark}."""
     fields = request.command.fields or {}
     for name, text in needed.items():
         if name not in fields:
@@ -189,7 +195,10 @@ def clone_offsets(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
 def reset_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Reset a group's offsets: at 5.x in the broker's table, at 4.9.7 by notifying the group's members."""
+    """Reset a group's offsets, at 5.x in the broker's table, at 4.9.7 by notifying the group's members; return them.
+
+    With the setting `server_side_reset` off, 5.x notifies the members, too.
+    """
     header = request.header(ResetOffsetRequestHeader)
     if broker.release.is_5x and broker.settings.server_side_reset:
         moved = _reset_here(broker, header)

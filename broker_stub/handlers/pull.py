@@ -55,7 +55,10 @@ def pull_message(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 
 def _check(broker: Broker, request: ClientRequest, header: PullHeader) -> tuple[SubscriptionGroupConfig, TopicConfig]:
-    """Return the pull's group and topic; raise a `Refusal` in the broker's order of checks. May create the group."""
+    """Return the pull's group and topic, or raise the `Refusal` of the first check that fails.
+
+    The checks have a real broker's order. They may create the group.
+    """
     if broker.release.is_5x and not broker.is_master and not broker.settings.slave_reads:
         raise Refusal(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
     if not broker.permission & READABLE:
@@ -93,7 +96,10 @@ def _forbidden(broker: Broker, remark: str, kind: str) -> Refusal:
 
 
 def _filter(broker: Broker, header: PullHeader) -> MessageFilter | None:
-    """Return the filter that the pull itself contains, or else the one from its group's heartbeats."""
+    """Return the filter that the pull itself contains, or else the one from its group's heartbeats.
+
+    None means that every message matches.
+    """
     own = header.sys_flag & SUBSCRIPTION_FLAG
     subscription = _own_subscription(header) if own else _group_subscription(broker, header)
     kind = subscription.expression_type
@@ -195,8 +201,9 @@ def _code(status: GetStatus, offset: int) -> ResponseCode:
 def _slave_response(broker: Broker, found: GetResult, code: ResponseCode, suggestion: int) -> tuple[ResponseCode, int]:
     """Return the response code and the suggested broker id of a slave.
 
-    A slave may be behind its master, so it reports a wrong offset only if its settings say so; at 5.x it suggests the
-    master if that is up.
+    A slave may be behind its master, so it can tell the client to pull again at the master. It does so at 5.x for every
+    code but success, if the master is up and the messages are not cold; it suggests the master even with success then.
+    Otherwise it does so only for a wrong offset, and only if its settings do not let it judge offsets.
     """
     if broker.release.is_5x and not found.cold and broker.cluster.reachable_master(broker.name):
         return (code if code == ResponseCode.SUCCESS else ResponseCode.PULL_RETRY_IMMEDIATELY), MASTER_ID
@@ -215,8 +222,8 @@ def _hold(
 ) -> None:
     """Hold the pull until a message arrives or its time is up.
 
-    When it runs again, it responds in any case and commits nothing. As in a broker, its filter decides which messages
-    end its wait, but the group's subscription of that moment decides which messages are returned.
+    When the pull runs again, it always gets a response, and commits nothing. As in a real broker, `message_filter`
+    decides which messages end the wait, but the group's subscription after the wait decides which are returned.
     """
 
     def run() -> None:

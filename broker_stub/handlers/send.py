@@ -53,7 +53,8 @@ def read_send_header(request: ClientRequest) -> SendHeader:
 def check_and_accept(broker: Broker, request: ClientRequest, header: SendHeader, accept: Accept) -> HandlerResult:
     """Check a send and call `accept` with its topic's configuration; return the response.
 
-    A `Refusal` also gets the header fields that the broker adds to every response to a send.
+    A `Refusal` also gets the header fields that the broker adds to responses to sends, unless its remark reports a Java
+    exception.
     """
     if not request.command.body and (broker.release.is_5x or header.batch):
         raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.NullPointerException: the message has no body")
@@ -77,9 +78,9 @@ def send_message_back(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 
 def _check(broker: Broker, request: ClientRequest, header: SendHeader) -> TopicConfig:
-    """Return the configuration of the send's topic; raise a `Refusal` in the broker's order of checks.
+    """Return the configuration of the send's topic, or raise the `Refusal` of the first check that fails.
 
-    This may create the topic.
+    The checks have a real broker's order. They may create the topic.
     """
     topic = header.topic
     if not broker.permission & WRITABLE:
@@ -195,7 +196,7 @@ def _accept_batch(broker: Broker, request: ClientRequest, header: SendHeader, co
 
 
 def _batch_message(broker: Broker, outer: InnerMessage, outer_text: str, entry: BatchEntry) -> InnerMessage:
-    """Return one message of a batch, whose property text is its own followed by that of the whole batch."""
+    """Return the message of one entry of a batch; its property text is the entry's, then that of the whole batch."""
     own_text = entry.properties_text.decode(errors="replace")
     text = own_text + ENTRY_END * (bool(own_text) and not own_text.endswith(ENTRY_END)) + outer_text
     return replace(

@@ -40,7 +40,7 @@ def end_transaction(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @members
 class ResumeCheckHalfMessageRequestHeader(RequestHeader):
-    """Header of a request to check a given-up half message again."""
+    """Header of a request to check a half message again that the broker has given up checking."""
 
     msg_id: str
     topic: str | None = None
@@ -48,7 +48,10 @@ class ResumeCheckHalfMessageRequestHeader(RequestHeader):
 
 @handles(AdminCode.RESUME_CHECK_HALF_MESSAGE)
 def resume_check(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Store a given-up half message in the half topic again, so that it is checked; ignore other messages."""
+    """Let the broker check a given-up half message again, by storing it in the half topic once more.
+
+    Ignore any other message; refuse if there is no message with this id.
+    """
     try:
         place = decode_offset_message_id(request.header(ResumeCheckHalfMessageRequestHeader).msg_id)
     except DecodeError as error:
@@ -59,7 +62,7 @@ def resume_check(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.RECALL_MESSAGE)
 def recall_message(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Recall a timer message, by storing a recall that stops its delivery."""
+    """Recall a timer message, by storing another message that stops its delivery."""
     header = request.header(RecallMessageRequestHeader)
     handle = _checked_handle(broker, header)
     now = broker.clock.now_ms()

@@ -18,7 +18,7 @@ __all__ = ["render_page"]
 
 _HEAD = """# Options of `format("rocketmq")`
 
-Names are read in any case. Names marked ° are properties of RocketMQ's own client and are also accepted as
+Names are read in upper or lower case. Names marked ° are properties of RocketMQ's own client and are also accepted as
 `rocketmq.<name>`. A name and its alias may both be given if they mean the same. No option is ignored silently: a value
 that is not accepted, a name that looks like a typing error, an option of another use, and options that contradict each
 other are errors; other unknown names are logged as a warning (see `strictOptions`). The value of an option outranks the
@@ -28,7 +28,7 @@ environment (`NAMESRV_ADDR`), which outranks the default.
 
 | Kind | Accepted |
 | --- | --- |
-| integer, boolean, word | decimal digits with optional sign; `true` or `false`; words in any case |
+| integer, boolean, word | decimal digits with optional sign; `true` or `false`; words in upper or lower case |
 | duration | an integer (milliseconds), or one with `ms`, `s`, `m`, `h` or `d`: `30s` |
 | size | an integer (bytes), or one with `k`, `m` or `g`, powers of 1024: `16m` |
 | list | parts with commas between them; none blank, none twice |

@@ -55,9 +55,9 @@ class Beginnings:
         return f"<Beginnings of {self._group}, {len(self._ends_at_joining or ())} queues at joining>"
 
     def note_joining(self, start: Position | None, queues: Collection[MessageQueue]) -> None:
-        """Note the ends of queues when the query joins, in the first call only.
+        """Note the present ends of these queues, in the first call only; later calls do nothing.
 
-        Note none if there is a checkpoint, `start`: then the query joined in an earlier run.
+        Note no ends if there is a checkpoint (`start` is not None): then the query joined in an earlier run.
         """
         if self._ends_at_joining is None:
             bounds = self._view.fetch_bounds(queues) if start is None else {}
@@ -80,7 +80,7 @@ class Beginnings:
     def _appeared_in_a_living_group(self, queues: Collection[MessageQueue]) -> list[MessageQueue]:
         """Return the queues whose first message was stored after another member of the group was started.
 
-        Return none unless `startingOffsetsDefault` is `latest`, and none if brokers cannot tell, with a warning.
+        Return none unless `startingOffsetsDefault` is `latest`. If brokers cannot tell, log a warning and return none.
         """
         if not queues or self._requested.fallback is not Keyword.LATEST:
             return []
@@ -115,7 +115,10 @@ class Beginnings:
 
 @dataclass(slots=True)
 class Gained:
-    """The offsets of gained queues in one planning; implements `QueueFacts` of `group_positions`."""
+    """Tells where to begin in queues that the member has newly got, and which of them end before a known position.
+
+    One is made for each batch that is planned. Implements `QueueFacts` of `group_positions`.
+    """
 
     beginnings: Beginnings
     bounds: Mapping[MessageQueue, QueueBounds]
@@ -124,13 +127,13 @@ class Gained:
     """The starts of queues that begin at their first readable message; empty before `first_offsets` is called."""
 
     def first_offsets(self, queues: Collection[MessageQueue]) -> Positions:
-        """Return the first offset to read in each queue, where neither the group nor the query has a position."""
+        """Return the first offset to read in each of these queues, in which neither group nor query has a position."""
         resolved = self.beginnings.resolve(queues, self.bounds)
         self.opened = resolved.opened
         return resolved.positions
 
     def ends_before(self, positions: Positions) -> Positions:
-        """Return the end of each queue that ends before its position, by its master's present report."""
+        """Return the end of each queue that ends before its offset in `positions`, as its master reports it now."""
         if all(offset <= self.bounds[queue].max_offset for queue, offset in positions.items()):
             return {}
         fresh = self.fetch_fresh(self.bounds)

@@ -13,7 +13,7 @@ from itertools import chain
 
 from ..allocation import no_match
 from ..cluster.cluster import Cluster
-from ..cluster.names import is_system_topic, is_topic_name
+from ..cluster.names import MOST_TOPIC, is_system_topic, is_topic_name
 from ..errors import BrokerError, OptionError, RocketMQError, TopicNotFound, shown
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue, sort_queues
 from ..options.reader_options import ReaderOptions
@@ -152,13 +152,15 @@ class QueueCatalog:
             advice = "list topics with subscribe"
             raise OptionError("subscribePattern", pattern, "this server does not list topics", advice=advice) from cause
         topics = [each for each in listed if not _is_internal(each)]
-        self._warn_of_misnamed(frozenset(each for each in topics if not is_topic_name(each)))
-        return sorted(filter(self._options.selection.takes_topic, set(topics) - self._misnamed))
+        names = set(filter(is_topic_name, topics))
+        self._warn_of_misnamed(frozenset(each for each in set(topics) - names if _is_strange(each)))
+        return sorted(filter(self._options.selection.takes_topic, names))
 
     def _warn_of_misnamed(self, names: frozenset[str]) -> None:
-        """Log a warning about listed names that no topic can have, unless the last list had the same ones.
+        """Log a warning about listed names that no topic can have, unless the last list had all of them, too.
 
-        They never reach the pattern, which may need minutes for a long name.
+        These names are not compared with the pattern, because that may take minutes for a long name. No warning names
+        the topics that brokers make from their own names, such as `room1@broker-a`: nobody reads those.
         """
         if names - self._misnamed:
             text = "name servers list %d names that no topic can have, which are not read, for example %s"
@@ -194,6 +196,11 @@ class QueueCatalog:
         for queue in sort_queues(news):
             _log.warning("%s %s", queue, what)
         self._warned |= news
+
+
+def _is_strange(name: str) -> bool:
+    """Return whether a name is neither a topic's nor a broker's or cluster's."""
+    return not name.isprintable() or len(name) > MOST_TOPIC
 
 
 def _is_internal(topic: str) -> bool:

@@ -76,7 +76,7 @@ class GroupCheck:
 
 
 Commit = Callable[[Positions, Collection[MessageQueue]], list[RocketMQError]]
-"""Stores positions and returns the failures; the given queues may have positions smaller than the stored ones."""
+"""Stores positions and returns the failures; a stored position goes back only in queues of the second argument."""
 
 
 class OffsetWriter:
@@ -94,7 +94,7 @@ class OffsetWriter:
         """The time when each broker's offsets are to be compared with the committed ones."""
 
     def commit(self, positions: Positions, rewound: Collection[MessageQueue] = ()) -> list[RocketMQError]:
-        """Commit positions that are ahead of the brokers' offsets; return at most one failure per topic and broker.
+        """Commit positions that are ahead of the brokers' offsets; return the failures, which stop no other commit.
 
         In `rewound` queues a loss moved the query back, so smaller offsets are committed as well. The first commit of a
         queue may also equal the broker's offset. Raise `GroupInUse` if the group has live members.
@@ -219,7 +219,7 @@ class Committer:
         return f"<Committer {len(self._acknowledged)} queues acknowledged, {state}>"
 
     def acknowledge(self, positions: Positions, rewound: Collection[MessageQueue] = ()) -> None:
-        """Give positions to the committing thread and return at once; in `rewound` queues they may be smaller."""
+        """Give positions to the committing thread and return at once; they may go back in `rewound` queues."""
         if positions != self._acknowledged:
             self._acknowledged = positions
             self._inbox.put(_PendingCommit(positions, rewound=rewound))

@@ -44,13 +44,13 @@ _log = logging.getLogger(__name__)
 
 
 class QueueFacts(Protocol):
-    """Offsets of gained queues, which the planner knows or fetches."""
+    """Tells where gained queues begin, and which of them end before a known position."""
 
     def first_offsets(self, queues: Collection[MessageQueue]) -> Positions:
-        """Return the first offset to read in each queue, where neither the group nor the query has a position."""
+        """Return the first offset to read in each of these queues, in which neither group nor query has a position."""
 
     def ends_before(self, positions: Positions) -> Positions:
-        """Return the end of each queue that ends before its position, by its master's present report."""
+        """Return the end of each queue that ends before its offset in `positions`, as its master reports it now."""
 
 
 class BrokerIncarnation(NamedTuple):
@@ -66,15 +66,15 @@ class _Held:
 
     tenure: Assigned
     committed: int | None
-    """The last offset that brokers reported or confirmed."""
+    """The offset that brokers hold, by the last report or successful commit; None if they hold none."""
     tried: int | None = None
-    """The last offset sent to brokers, answered or not; None since somebody else moved the group."""
+    """The last offset sent to brokers, answered or not; None at first, and after somebody else moved the group."""
     largest: int = -1
     """The largest offset that brokers reported or were sent; a larger one cannot be an old position of the group."""
     source: BrokerIncarnation | None = None
     """The process that reported the position last."""
     start: int = 0
-    """The query's start in its last planning."""
+    """The start of the batch that was planned last."""
     done: int | None = None
     """The end of finished work; None after somebody moved the group, until a batch begins at the new position."""
     moved_to: int | None = None
@@ -162,7 +162,7 @@ class GroupPositions:
     # --- queues come and go ------------------------------------------------------------------------------------------
 
     def keep(self, owned: Mapping[MessageQueue, Assigned]) -> None:
-        """Note the queues that the member owns now; forget those that it lost since, even if it has regained them."""
+        """Note the queues that the member owns now; forget any that it lost since the last call, even if regained."""
         self._owned = owned
         self._held = {queue: held for queue, held in self._held.items() if owned.get(queue) is held.tenure}
 
@@ -302,7 +302,7 @@ class GroupPositions:
         source: BrokerIncarnation,
         after_silence: bool,
     ) -> None:
-        """Have the next batch start where somebody else moved the group; if the position is old, commit again."""
+        """Compare a reported position: go there if somebody else set it; commit the query's own again if it is old."""
         stored = reported.offset
         if held.is_forgotten(reported, source, after_silence):
             text = "%s: the broker reports offset %d for group %s, expected %d; committing again"

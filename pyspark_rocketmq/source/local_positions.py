@@ -25,7 +25,7 @@ from .view import BrokerView
 __all__ = ["LocalPositions", "LocalView"]
 
 _LASTING_NAME = "DEFAULT"
-"""The instance name in the client id, which is a part of the path and must not change from run to run."""
+"""The instance name if the options give none. The path contains it, so it must be the same in every run."""
 _log = logging.getLogger(__name__)
 
 

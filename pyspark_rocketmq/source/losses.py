@@ -1,7 +1,8 @@
 """Raise an error if messages are lost, or log and count a warning, as the user has chosen.
 
-Planners and tasks apply the rules of `offsets.loss` here. A loss that does not fail the query is a warning that names
-the queue, the planned offset and the one that was found. Gaps within ranges are merged, so their warnings stay few.
+Planners and tasks apply the rules of `offsets.loss` here. A loss that does not fail the query is a warning with the
+queue, the offset that was planned, and the offset at which reading goes on or stops. Losses within ranges can be many;
+they are merged into a few warnings.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class LossJournal:
         self._judge(Finding.RESET_BY_ADMIN, queue, planned, reset_to)
 
     def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
-        """Raise or warn, because messages within [start, end) are gone; None as count means that it is unknown."""
+        """Raise or warn, because messages within [start, end) are gone; `missing_count` is their number, if known."""
         fails = self._fail_on_data_loss
         gap = judge(Finding.GAP, queue, start, end, fail_on_data_loss=fails, missing_count=missing_count)
         self.counts[Finding.GAP] += 1
@@ -57,7 +58,7 @@ class LossJournal:
             _log.warning("%s", warning)
 
     def finish(self) -> None:
-        """Log the gaps that were merged and not logged yet, and the total number of missing messages."""
+        """Log the losses within ranges that are not logged yet, and the total of each queue that has several."""
         for warning in (*self._gaps.rest(), *self._gaps.totals()):
             _log.warning("%s", warning)
 

@@ -57,11 +57,15 @@ class MemberRole:
 
     @property
     def failed_commits(self) -> int:
-        """The number of failed requests for positions or commits, which are repeated."""
+        """The number of times that fetching or committing positions failed at a broker; both are repeated."""
         return self.positions.failure_count
 
     def begin(self, position: Position | None, queues: list[MessageQueue]) -> None:
-        """Join the group, once; without a checkpoint, first raise if the route lacks a queue that the options name."""
+        """Join the group, unless the query has already joined.
+
+        Without a checkpoint (`position` is None), raise `OptionError` before that if the options name a topic or queue
+        that is not among `queues`.
+        """
         if position is None:
             self._judge.catalog.require_known(queues)
         self._join()
@@ -96,7 +100,10 @@ class MemberRole:
         ready: Collection[MessageQueue],
         queues: Collection[MessageQueue],
     ) -> Starts:
-        """Return the starts of the next batch: the last batch's end, or the group's position in a gained queue."""
+        """Return the starts of the next batch: the end of the last one, but in a gained queue the group's position.
+
+        If somebody else moved the group's position, the batch starts there. `SoloRole` explains the parameters.
+        """
         self._beginnings.note_joining(start, queues)
         before = start.next if start else {}
         gained = Gained(self._beginnings, bounds, self._judge.fetch_fresh)
@@ -110,7 +117,7 @@ class MemberRole:
     def find_unread(
         self, target: Positions, queues: list[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]
     ) -> list[MessageQueue]:
-        """Return those of `queues` that no member of the group has read to the target."""
+        """Return those of `queues` in which the group's position is before `target`: no member has committed it."""
         positions = dict(self._judge.view.fetch_committed(queues))
         if unknown := [queue for queue in queues if queue not in positions]:
             positions |= self._beginnings.resolve(unknown, bounds).positions
@@ -125,7 +132,7 @@ class MemberRole:
         """Do nothing: the position of every gained queue is compared with the queue's end anyway."""
 
     def close(self, timeout_s: float) -> None:
-        """Commit what is finished, release locks, and leave the group."""
+        """Commit what is finished, trying for at most `timeout_s`; then release locks and leave the group."""
         deadline = Deadline.after(timeout_s)
         self.positions.keep(self.member.owned())
         self.positions.fetch(at_once=True, deadline=deadline)

@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueryMember:
-    """A query's membership in its group. Called by the planning thread, and by requests of brokers."""
+    """A query's membership in its group. Called by the planning thread, and by threads that serve brokers' requests."""
 
     def __init__(self, options: ReaderOptions, share: ShareSettings, rhythm: PlannerRhythm) -> None:
         self._clock: Clock = SystemClock()
@@ -140,7 +140,7 @@ class QueryMember:
         self._store.progress.update(queue, offset, only_forward=False)
 
     def connection_to(self, address: Address) -> object | None:
-        """Return the member's only connection to the broker process at an address; None if it is broken."""
+        """Return the member's single connection to the broker process at an address; None if none works."""
         return self._pool.find(address)
 
     # --- for brokers and administrators ------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def _make_strategy(share: ShareSettings) -> AllocateStrategy:
 
 
 def _room_of(client_id: str, rooms: Mapping[str, str]) -> str | None:
-    """Return the machine room of the first pattern that matches a client id; `*` in a pattern stands for any text."""
+    """Return the machine room of the first pattern in `rooms` that matches, else None; `*` stands for any text."""
     parts = {pattern: map(re.escape, pattern.split("*")) for pattern in rooms}
     return next((rooms[each] for each, fixed in parts.items() if re.fullmatch(".*".join(fixed), client_id)), None)
 

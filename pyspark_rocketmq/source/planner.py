@@ -80,8 +80,9 @@ class Planner:
     def latest(self, start: Position | None, *, is_done: bool = True, without_caps: bool = False) -> Position:
         """Return the end of the next batch, or `start` itself if there is nothing new.
 
-        If `is_done`, everything before `start` is finished and is acknowledged. A run of availableNow does not end
-        while locks are missing: it waits for them, and raises `LockRefused` if brokers do not grant them in time.
+        If `is_done`, everything before `start` is finished and is acknowledged. With `without_caps`, the limits in the
+        options have no effect. A run of availableNow does not end while locks are missing: it waits for them, and
+        raises `LockRefused` if brokers do not grant them in time.
         """
         deadline = None
         while True:
@@ -188,7 +189,10 @@ class Planner:
     # --- at the beginning of a run -----------------------------------------------------------------------------------
 
     def _begin(self, position: Position | None, queues: list[MessageQueue]) -> None:
-        """Raise, once per run, for another query's checkpoint, a filter that brokers ignore, or a group in use."""
+        """Raise, once per run, for another query's checkpoint or a filter that brokers ignore; then begin the role.
+
+        A `SoloRole` raises if its group is in use; a `MemberRole` joins its group.
+        """
         if self._has_begun:
             return
         if position is not None:

@@ -30,7 +30,7 @@ class TaskReport:
     ranges: int
     rows: int = 0
     pulls: int = 0
-    """The number of responses handed to the decoder, without those that were read again."""
+    """The number of responses handed to the decoder; those that rechecks read in addition are not counted."""
     byte_count: int = 0
     """The number of bytes of stored records in these responses."""
     waited_s: float = 0.0
@@ -40,7 +40,7 @@ class TaskReport:
     dropped: int = 0
     """The number of messages that were left out because they cannot be decoded (mode=DROPMALFORMED)."""
     losses: Mapping[str, int] = field(default_factory=dict)
-    """The number of losses that the task found, by the name of the `Finding`; `GAP` counts gaps within ranges."""
+    """The number of losses that the task found, by the name of the `Finding`; `GAP` counts losses within ranges."""
 
     def __str__(self) -> str:
         return (
@@ -60,17 +60,17 @@ class PlannerStatus:
     queues: int
     """The number of queues that the query reads now and in which it has a position."""
     without_position: int
-    """The number of queues that wait for their first position: for a lock, their last owner, or their master."""
+    """The number of queues without a position yet, because they wait for a lock, their last owner, or their master."""
     position: int
-    """The sum of the next offsets of `queues`, after the planned batch."""
+    """The sum of the positions of these queues, after the planned batch."""
     end: int
-    """The sum of the ends of `queues`, as brokers reported them last."""
+    """The sum of the ends of these queues, as brokers reported them last."""
     lag: int
-    """The number of offsets between the two; queues that are missing from the route are left out."""
+    """The number of offsets from the positions of these queues to their ends; a position beyond its end counts 0."""
     most_behind: Mapping[str, int]
     """The lag of the queues with the largest lag, at most three."""
     group: str | None
-    """The group whose positions the query commits."""
+    """The group for which the query commits positions at brokers; None if it commits none there."""
     failed_commits: int
     """The number of commits that failed and are repeated."""
     is_commit_refused: bool

@@ -24,7 +24,7 @@ class PlannerRhythm:
     bounds_s: float = 0.1
     """Cache lifetime of bounds, for each request that they cost."""
     minimum_offsets_s: float = 30.0
-    """Cache lifetime of minimum offsets where each costs a request; a pull below the minimum reports the new one."""
+    """Cache lifetime of minimum offsets where each costs a request; pulls report a minimum that has risen since."""
     members_check_s: float = 60.0
     """Interval between checks that a group has no live members."""
     commit_check_s: float = 60.0
@@ -34,7 +34,7 @@ class PlannerRhythm:
     exchange_s: float = 1.0
     """Least interval at which a member asks a broker for the group's positions and commits there."""
     exchange_per_queue_s: float = 0.01
-    """Least such interval for each queue at the broker, because every queue costs a request, even in an idle query."""
+    """Least such interval per queue of the member at the broker: each costs a request, even in an idle query."""
     join_timeout_s: float = 30.0
     """Timeout of a query that waits until queues are assigned to it."""
     settle_s: float = 0.5
@@ -46,7 +46,7 @@ class PlannerRhythm:
     lock_warning_s: float = 30.0
     """Interval between warnings about missing locks."""
     claim_timeout_s: float = 60.0
-    """Timeout of a query that waits for group claims; a stopped one may keep them for `grace_s` and twice `exit_s`."""
+    """Timeout of waiting for group claims; a query that is stopping may keep them for `grace_s` and twice `exit_s`."""
     claim_retry_s: float = 0.2
     flush_s: float = 10.0
     """Timeout of the last commit at the end of a query; Spark does not wait for it."""
@@ -54,7 +54,7 @@ class PlannerRhythm:
     """Time in which a call of Spark may still return after SIGTERM."""
     grace_check_s: float = 0.05
     exit_s: float = 25.0
-    """Time for a safe moment to interrupt a call after SIGTERM, and again for `stop`; then the process is ended."""
+    """Longest wait for a safe moment to interrupt a call after SIGTERM, and again for `stop`; then the process ends."""
     driver_check_s: float = 1.0
     """Interval between checks whether the driver lives."""
 

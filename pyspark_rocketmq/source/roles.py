@@ -82,7 +82,8 @@ class StartJudge:
         """Return the known positions as starts, moved into the bounds; raise for a loss if losses fail the query.
 
         A position may also lie outside the bounds because they are older: an administrator may have moved the group to
-        an end that came after them. So an apparent loss is checked with bounds that are fetched again.
+        an end that came after them. So an apparent loss is checked with bounds that are fetched again. Nothing was read
+        yet of the queues in `opened`: messages deleted at their front are no loss.
         """
         settled = settle_starts(known, bounds, fail_on_data_loss=False, opened=opened)
         if any(LOSS_RULES[warning.finding].error for warning in settled.warnings):
@@ -230,7 +231,7 @@ class SoloRole:
         return queues
 
     def acknowledge(self, finished: Positions, rewound: Positions) -> None:
-        """Give finished positions to the committing thread; `rewound` has the ends of queues that end before them."""
+        """Give finished positions to the committing thread; for a queue that ends earlier, its end in `rewound`."""
         if self.committer:
             self.committer.acknowledge({**finished, **rewound}, rewound.keys())
 

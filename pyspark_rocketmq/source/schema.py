@@ -43,7 +43,8 @@ def spark_schema(columns: Sequence[str], properties_as_json: bool = False) -> St
 def columns_of(schema: StructType, properties_as_json: bool = False) -> tuple[str, ...]:
     """Return the names of the columns in the user's schema; raise `OptionError` if the schema does not fit the reader.
 
-    It does not fit if it names an unknown column, names one twice, has another type, or forbids nulls that may come.
+    It does not fit if it names no column, names an unknown one, names one twice, gives one another type, or forbids
+    nulls that may come.
     """
     if not schema.fields:
         raise OptionError("schema", None, "names no column", advice=f"columns are {', '.join(COLUMNS)}")

@@ -65,7 +65,7 @@ class ShutdownHandler:
 
     @contextmanager
     def stopping(self) -> Iterator[None]:
-        """Run `stop` in this context: SIGTERM is ignored. Without an earlier SIGTERM, restore the former handler."""
+        """Run `stop` in this context: it ignores SIGTERM, then restores the former handler if none came before."""
         self._is_over.set()
         if _has_signals():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -113,6 +113,6 @@ def _has_signals() -> bool:
 
 
 def _is_safe(frame: FrameType) -> bool:
-    """Return whether an exception here leaves no lock held: the thread waits, or runs code of this library."""
+    """Return whether an exception in `frame` leaves no lock held: its thread waits, or runs code of this library."""
     module: str = frame.f_globals.get("__name__", "")
     return module.partition(".")[0] == _OURS or frame.f_code.co_name == "wait"

@@ -63,9 +63,10 @@ class StrategyCheck:
 
 
 def _plain_name(reported: str) -> str:
-    """Return RocketMQ's short name of a strategy, without the one inside; the name of the class if it is a user's.
+    """Return RocketMQ's short name of a strategy; for a user's own strategy, the name of its class.
 
-    Java reports a strategy as the name of its class, with `@` and a number behind it.
+    Java reports a strategy as the name of its class, with `@` and a number behind it. If the strategy uses another one
+    inside each machine room, that one is left out.
     """
     name = reported.partition("@")[0]
     try:

@@ -108,7 +108,8 @@ if HAS_ADMISSION:
         def getDefaultReadLimit(self) -> Any:
             """Return a finite limit if the options set a limit, else no limit.
 
-            So if `latestOffset` is called without a limit, the trigger reads everything, whatever the options say.
+            Spark passes it to `latestOffset`. For a trigger that reads everything, Spark passes no limit instead; then
+            the limits in the options have no effect.
             """
             limits = self.options.limits
             capped = limits.max_per_trigger or limits.max_per_queue or limits.min_per_trigger
@@ -145,7 +146,7 @@ class PlainStreamReader(StreamReader):
 
     @property
     def planner(self) -> Planner:
-        """The query's planner; when it is made, warns that availableNow ends after one batch if batches are limited."""
+        """The query's planner; making it logs a warning if batches are limited: availableNow then ends after one."""
         limits = self.options.limits
         if self._planner is None and (limits.max_per_trigger or limits.max_per_queue):
             _log.warning(

@@ -33,7 +33,7 @@ def make_queues(count: int, brokers: int = 3) -> list[MessageQueue]:
 
 
 def room_of(name: str) -> str | None:
-    """Return the room of a name as the recorded results define it: the text before the first dash."""
+    """Return the machine room of a broker or client by its name: the text before the first dash, if any."""
     return name.partition("-")[0] if "-" in name else None
 
 

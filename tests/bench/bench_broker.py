@@ -22,7 +22,7 @@ AS_SHIPPED = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC")
 HEAP_MB = 2048
 BROKER_OPTIONS = {"mappedFileSizeCommitLog": str(2**30), "mappedFileSizeConsumeQueue": "6000000"}
 IN_MEMORY, FROM_DISK = 40, 0
-"""The percentage of memory that a broker assumes to be page cache: the default, and to answer as if from disk."""
+"""The percentage of memory that a broker takes for page cache: by default, and when it shall answer as if from disk."""
 MEMORY_ANSWER, DISK_ANSWER = 32, 8
 """The number of messages that a response has at most, from memory and from disk."""
 

@@ -1,7 +1,8 @@
 """Measure the processor time and memory of processes between two moments, from /proc.
 
 A process's time includes that of child processes which it has waited for. Spark's Python daemon does not wait for its
-workers. So the time of a worker that has ended is not measured, and what it had used before must not be subtracted.
+workers. So a worker that has ended by the second moment counts as 0 s; the time that it had used by the first moment
+must not be subtracted.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def single(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator
 
 
 def decoder(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[Row]:
-    """Compare decoding stored responses; yield a row each. All sides decode the same file, driven alike."""
+    """Compare decoding stored responses; yield a row for each comparison. All sides decode the same file."""
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     for size in (1024, 100):
         shape, file = Shape(8, size, RECORDED), str(PAGE.with_name(f"versus-{size}"))

@@ -52,7 +52,7 @@ def change_members(
 ) -> None:
     """Keep two members running until `count` messages are committed; after each pause replace one of them.
 
-    The one that goes is either closed or killed, by chance.
+    The replaced member is either closed or killed, by chance.
     """
     chance = random.Random(count)
     members = [start(), start()]

@@ -92,7 +92,7 @@ class ScriptedPulls:
         self.expired: list[str] = []
         self.searches: list[MessageQueue] = []
         self.search: Callable[[MessageQueue], int] = lambda _: FIRST_OFFSET
-        """Returns the group's position where a queue begins; a test may replace it."""
+        """Returns the offset at which pulling of a queue begins; a test may replace this function."""
         self.subscription: SubscriptionData | None = build_subscription("orders", sub_version=7)
         settings = ConsumerSettings(group="readers", subscriptions="orders", **given)
         self.state = MemberState(settings.limits)

@@ -65,7 +65,7 @@ class Timeline:
         self.member.cluster.offsets.fetch_max([queue(0)])
 
     def wait_for_workers(self) -> None:
-        """Wait until a member with one worker has run all that was submitted to it; its listener must return."""
+        """Wait until the member's only worker has run all that was submitted; fail if the listener does not return."""
         for _ in range(2):
             done = threading.Event()
             self.member.sink._workers.submit(done.set)

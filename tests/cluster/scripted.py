@@ -102,7 +102,7 @@ def _always(command: Command) -> Server:
 
 
 def route_of(queue_count: int = 2, /, **masters: dict[int, str]) -> Command:
-    """Return a name server's response that names brokers, as broker id → address, with `queue_count` queues each."""
+    """Return a name server's response with a route; each keyword is a broker's name, with {broker id: address}."""
     counts = {"perm": 6, "readQueueNums": queue_count, "writeQueueNums": queue_count}
     return answer(
         body={

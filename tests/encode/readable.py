@@ -229,7 +229,7 @@ def _seeds(identity: BatchIdentity, *more: int) -> list[int]:
 
 
 def mix(value: int) -> int:
-    """Return the finalizer of SplitMix64."""
+    """Return a 64-bit value scrambled by the finalizer of SplitMix64."""
     value &= _MASK
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     value = (value ^ value >> 27) * 0x94D049BB133111EB & _MASK
@@ -237,7 +237,10 @@ def mix(value: int) -> int:
 
 
 def hash_text(text: bytes, stream: int) -> int:
-    """Return the sum of the text's scrambled words, each with an odd weight of its position."""
+    """Return a 64-bit hash of a text; `stream` numbers independent hashes.
+
+    It is the scrambled sum of the text's scrambled words, each times an odd weight that its position determines.
+    """
     padded = text + b"\0" * (-len(text) % 8) + len(text).to_bytes(8, "little")
     total = 0
     for position in range(len(padded) // 8):

@@ -259,9 +259,9 @@ def resized(by: int) -> Behaviour:
 
 
 def flood(frame: bytes, seconds: float = 15.0, count: int | None = None) -> Greeting:
-    """Return a greeting that sends a frame `count` times on each connection, or without `count` for some seconds.
+    """Return a greeting that sends a frame `count` times on each connection, or without `count` for `seconds`.
 
-    The seconds count from the first connection, for all connections together.
+    The seconds begin with the first connection, and are the same ones for all connections.
     """
     allowed: list[float] = []
 

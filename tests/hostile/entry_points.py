@@ -198,7 +198,7 @@ def _member_settings() -> dict[str, Any]:
 
 
 def send(name_server: str, **_: str) -> int:
-    """Send ten messages, and return the number of messages that the stub stored."""
+    """Send ten messages, and return the number of receipts."""
     with Producer(settings_for(name_server), ProducerSettings(group="shop", send_timeout_s=2)) as producer:
         return len([producer.send(Message("sent", b"%d" % number)) for number in range(10)])
 

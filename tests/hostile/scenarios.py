@@ -127,7 +127,7 @@ def _check_rows(scenario: Scenario, outcome: CallOutcome) -> None:
 
 
 def _completed(row: Found) -> Found:
-    """Return the row with the stored body if its body is None, as PERMISSIVE mode returns it."""
+    """Return the row; if PERMISSIVE mode has set its body to None, return it with the stored body."""
     return row._replace(body=body_of(row.queue_id, row.offset)) if row.body is None else row
 
 

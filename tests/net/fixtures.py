@@ -240,7 +240,7 @@ def sends(data: bytes) -> Script:
 
 @pytest.fixture
 def deaf() -> Iterator[Address]:
-    """Return an address that neither accepts nor refuses connections, because its queue of waiting ones is full."""
+    """Return an address that neither accepts nor refuses connections, because its backlog is full."""
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(3):

@@ -298,7 +298,7 @@ class Reading:
             recount(unconfirmed, again, self._settings.subscription, self.policy)
 
     def answer_all(self) -> None:
-        """Read the whole range without sending probes; replicas are compared with the master."""
+        """Read the whole range without probes; the requests that compare replicas with the master are sent, too."""
         while not self.reader.cursor.is_finished:
             while place := self.reader.replicas.take_due():
                 self.in_flight.append((place, self.reader.replicas.make_request(), None))

@@ -34,7 +34,7 @@ from pyspark_rocketmq.wire.bodies import ConsumerData, HeartbeatData, Subscripti
 TOPIC, GROUP = "orders", "spark-orders"
 TIMEOUT_S = 20.0
 FRESH = PlannerRhythm(bounds_s=0.0)
-"""Bounds are fetched at every planning."""
+"""A rhythm in which bounds are fetched at every planning."""
 QUICK = PlannerRhythm(
     bounds_s=0.0,
     settle_s=0.1,
@@ -42,7 +42,7 @@ QUICK = PlannerRhythm(
     exchange_per_queue_s=0.0,
     lock_retry_s=0.05,
 )
-"""The pauses before members take over queues, commit, and ask for locks and bounds again are at most 0.1 seconds."""
+"""A rhythm in which members wait 0.1 s at most before they take over queues, commit or request locks."""
 
 
 class Row(NamedTuple):

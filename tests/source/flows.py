@@ -93,7 +93,7 @@ def tags_choose_messages(world: World) -> None:
 
 
 def a_queue_that_comes_is_read_from_its_first_message(world: World) -> None:
-    """Check that a query that started at `latest` reads a queue that is added later from its first message."""
+    """Check that a query that started at `latest` reads a new queue from the beginning of that queue."""
     queue = world.make_queue()
     with Run(options_for(world, subscribe=queue.topic, startingOffsets="latest")) as run:
         run.trigger()
@@ -152,9 +152,9 @@ def a_lost_message_shifts_no_offsets_where_tags_choose(world: World) -> None:
 
 
 def _send_around_an_odd_message(world: World, queue: MessageQueue) -> list[bytes]:
-    """Send 210 messages, number 20 with a sysFlag for which brokers lose it, and return the bodies that can be pulled.
+    """Send 210 messages, of which number 20 has a sysFlag that makes brokers lose it; return the bodies that are left.
 
-    Number 20 is missing from these bodies, and what the broker stored before it had added number 20 to the queue.
+    The broker also loses the messages after number 20 that it has stored when it tries to add number 20 to the queue.
     """
     for number in range(210):
         flag = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 if number == 20 else 0

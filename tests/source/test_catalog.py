@@ -79,6 +79,8 @@ def test_names_that_are_no_topics_never_reach_the_pattern(stub: StubBroker, capl
     topics = stub.state.brokers[0].topics
     for name in ("a\n\x1b[31mforged", "x" * 128, "y" * 200_000, "%RETRY%" + "g" * 300):
         topics.find_or_create(name, 1, perm=6)
+    for name in ("room1@host", "ip-10-0-0-1.example", "my.cluster_REPLY_TOPIC"):  # Brokers make such topics.
+        topics.find_or_create(name, 1, perm=6)
     clock = Clock()
     catalog = catalog_of(options_for(stub, subscribePattern="(?s:[^Db].*)"), clock)
     assert {queue.topic for queue in catalog.queues()} == {TOPIC}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 POINTS = ("latestOffset", "offsets", "read", "foreachBatch", "commits")
 BATCH = 1
-"""The id of the batch in which the driver dies; batch 0 is finished, and its commit is next."""
+"""The id of the batch in which the driver dies; batch 0 is finished, and our reader commits its end in this batch."""
 
 
 def write_batch(sink: Path, frame: DataFrame, batch_id: int) -> None:

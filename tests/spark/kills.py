@@ -76,7 +76,7 @@ def put(world: World, queues: Sequence[MessageQueue], bodies: Sequence[str]) -> 
 
 @contextmanager
 def never_ahead(world: World, group: str, queues: Sequence[MessageQueue], checkpoint: Path) -> Iterator[None]:
-    """Check during the `with` block that the group's offsets never exceed the last batch in the commit log."""
+    """Check during the `with` block that the group's offsets never exceed the last finished batch's end."""
     over = threading.Event()
     cluster = open_cluster(world.settings)
 

@@ -97,7 +97,7 @@ class RemotingClient:
 
 
 def pull_of(topic: str, offset: int = 0, *, queue_id: int = 0, wait_ms: int = 0) -> PullMessageRequestHeader:
-    """Return the header of a pull of all messages of a queue, which waits up to `wait_ms` for one."""
+    """Return the header of an unfiltered pull from `offset` on; the broker may hold the pull for up to `wait_ms`."""
     return PullMessageRequestHeader(
         consumer_group="g",
         topic=topic,

@@ -40,7 +40,7 @@ property_texts = st.one_of(
     clean_properties.map(lambda properties: join_properties(properties).removesuffix("\x02")),
     st.text(st.sampled_from("\x01\x02ab🚀"), max_size=30),
 )
-"""Texts with the last separator, without it, and with separators anywhere."""
+"""Property texts: some end with a separator, some do not, and some have separators anywhere."""
 
 topics = st.one_of(
     st.text("abcXYZ019-_%|", min_size=1, max_size=30),

@@ -13,7 +13,7 @@ _LONGEST_NAME = 100
 
 
 def _read_client_name(given: OptionText) -> str:
-    if not given.text.isprintable() or not set("@/\\").isdisjoint(given.text) or len(given.text) > _LONGEST_NAME:
+    if not given.text.isprintable() or "@" in given.text or len(given.text) > _LONGEST_NAME:
         advice = f"give {_CLIENT_NAME.accepts.replace('`', '')}"
         raise OptionError(given.option, shorten(given.text), "not a part of a client id", advice=advice)
     return given.text
@@ -30,7 +30,7 @@ def read_address_map(given: OptionText) -> AddressMap:
     return AddressMap(tuple((parse_address(key, given.option), value) for key, value in reachable.items()), other)
 
 
-_CLIENT_NAME = Kind(f"1..{_LONGEST_NAME} printable characters without `@`, `/` and `\\`", _read_client_name)
+_CLIENT_NAME = Kind(f"1..{_LONGEST_NAME} printable characters without `@`", _read_client_name)
 
 NAME_SERVER = Option(
     "nameServer",

@@ -37,7 +37,7 @@ def first_message_since_a_time(world: World) -> None:
 
 
 def messages_around_a_time(world: World) -> None:
-    """Check a search between two messages: since 5.1.1 the caller chooses which is found, before the broker."""
+    """Check a search for a time between two messages: since 5.1.1 the caller chooses one, earlier the broker."""
     queue, times = _queue_with_times(world)
     between = {queue: times[1] + 1}
 
@@ -72,7 +72,7 @@ def store_time_of_the_first_message(world: World) -> None:
 
 
 def nothing_committed_yet(world: World) -> None:
-    """Check the committed offset of a new group: 0 with `zero_if_young`, else none since 5.0 and 0 before."""
+    """Check the committed offset of a new group: 0 with `zero_if_young`; otherwise 0 before 5.0, none since then."""
     queue, group = world.make_queue(), fresh("group")
     world.fill(queue, 3)
     offsets = world.cluster.offsets

@@ -61,7 +61,7 @@ def tags_select(world: World) -> None:
 
 
 def sql_selects(world: World) -> None:
-    """Check that a pull by an SQL92 condition returns the messages that meet it; a missing property does not."""
+    """Check that a pull by an SQL92 condition returns the messages that meet it; one without the property does not."""
     queue = world.make_queue()
     for weight in ("1", "5", "9"):
         world.send(queue, b"x", weight=weight)
