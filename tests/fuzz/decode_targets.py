@@ -25,6 +25,8 @@ from .runner import Target
 
 RANGE = QueueRange(QUEUE, 0, 2**62)
 ONE_BATCH = BatchSize(10**6, 2**40)
+NAMES = ("TAGS", "KEYS", "UNIQ_KEY", "__SHARDINGKEY", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "colour", "größe")
+VALUES = ("", "a", "a", "b", "x y", "größe", "\x00", "10", "x" * 200)
 _HOST_BITS = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 
 
@@ -42,7 +44,6 @@ class Pulled(NamedTuple):
 @cache
 def _records() -> tuple[Record, ...]:
     """Return records of every kind: plain, compressed, inner batches, IPv6 hosts, many or few properties."""
-    names = ["TAGS", "KEYS", "UNIQ_KEY", "__SHARDINGKEY", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "colour", "größe"]
     plain = Record(
         topic=QUEUE.topic,
         queue_id=QUEUE.queue_id,
@@ -58,7 +59,7 @@ def _records() -> tuple[Record, ...]:
     return (
         plain,
         plain,
-        replace(plain, properties_text=property_text([(name, name) for name in names])),
+        replace(plain, properties_text=property_text([(name, name) for name in NAMES])),
         replace(plain, properties_text=property_text([("TAGS", "b"), ("TAGS", "a")], terminated=False), body=b""),
         replace(plain, properties_text=b""),
         *(packed(plain, compression) for compression in Compression),
@@ -95,7 +96,14 @@ def _make_records(mutator: Mutator) -> list[Record]:
     same = mutator.pick(_records()) if mutator.chance(0.3) else None
     damaged = mutator.pick((0.0, 0.1, 0.5))
     records = [same or mutator.pick(_records()) for _ in range(count)]
+    if mutator.chance(0.4):
+        names = mutator.random.sample(NAMES, 1 + mutator.upto(3))
+        records = [replace(record, properties_text=_make_properties(mutator, names)) for record in records]
     return [_damage_record(mutator, record) if mutator.chance(damaged) else record for record in records]
+
+
+def _make_properties(mutator: Mutator, names: Sequence[str]) -> bytes:
+    return property_text([(name, mutator.pick(VALUES)) for name in names], terminated=mutator.chance(0.9))
 
 
 def _damage_record(mutator: Mutator, record: Record) -> Record:
@@ -121,8 +129,22 @@ def _place(records: Sequence[Record], first: int, mutator: Mutator) -> bytes:
     placed = [replace(record, queue_offset=first + step * index) for index, record in enumerate(records)]
     if damaged_offset:
         placed[-1] = replace(placed[-1], queue_offset=mutator.number())
-    data = b"".join(map(encode_record, placed))
+    stored = list(map(encode_record, placed))
+    if mutator.chance(0.1):
+        at = mutator.upto(len(stored) - 1)
+        stored[at] = _with_wrong_size(mutator, stored[at], placed[at])
+    data = b"".join(stored)
     return mutator.damage(data) if mutator.chance(0.3) else data
+
+
+def _with_wrong_size(mutator: Mutator, data: bytes, record: Record) -> bytes:
+    """Return a stored record whose size of body, topic or properties is a little wrong, or quite another number."""
+    properties_at = len(data) - len(record.properties_text) - 2
+    topic_at = properties_at - len(record.topic.encode()) - 1
+    at, width = mutator.pick(((properties_at, 2), (topic_at, 1), (topic_at - len(record.body) - 4, 4)))
+    size = int.from_bytes(data[at : at + width], "big")
+    wrong = mutator.pick((size - 1, size + 1, size + 256, mutator.number())) & (1 << 8 * width) - 1
+    return data[:at] + wrong.to_bytes(width, "big") + data[at + width :]
 
 
 # --- the two decoders ------------------------------------------------------------------------------------------------
