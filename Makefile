@@ -24,6 +24,11 @@ COMPAT_TESTS := tests/spark/test_session.py tests/spark/test_batch.py tests/spar
 # Parts of `make bench`, each a file of tests/bench. BENCH_MESSAGES and BENCH_ROUNDS scale them.
 BENCH ?= memory single disk decoder push triggers planning stub core
 KAFKA ?=
+# Rooms whose mutants `make mutants` runs (by default all), how many of each, and the processes at once.
+ROOM ?=
+MUTANTS ?= 300
+SEED ?= 1
+JOBS ?= 1
 # Commit with which `make bench-versus` compares the working tree, and the parts that it runs.
 OLD ?= HEAD~1
 VERSUS ?= memory single decoder triggers
@@ -36,7 +41,7 @@ SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-real test-real-ours test-real-java test-compat test-long bench bench-quick bench-kafka bench-versus lint docs notebooks
+.PHONY: help demo test test-fast test-real test-real-ours test-real-java test-compat test-long mutants bench bench-quick bench-kafka bench-versus lint docs notebooks
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +79,11 @@ test-long: $(VENV)/.has-test ## test everything on all real versions, with long 
 	@echo "==> testing everything, on all real versions"
 	@$(SPARK_ENV) REAL=all REQUIRE_REAL=1 FUZZ_SECONDS=600 FUZZ_SEED=random \
 		$(PYTEST) -m "not bench" --hypothesis-profile=long
+	@$(MAKE) --no-print-directory mutants
+
+mutants: $(VENV)/.has-test ## count the changes of the code that no test notices; ROOM="pull decode" chooses rooms, hours for all
+	@echo "==> running mutants"
+	@nice $(BIN)/python tools/mutate.py --mutants $(MUTANTS) --seed $(SEED) --jobs $(JOBS) $(ROOM)
 
 bench: $(VENV)/.has-test ## measure on a quiet machine, 40 minutes; BENCH="decoder push" chooses parts, KAFKA=1 adds Kafka
 	@echo "==> measuring against RocketMQ $(REAL): $(BENCH)"

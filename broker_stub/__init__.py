@@ -1,6 +1,6 @@
 """Run an Apache RocketMQ name server and broker inside a Python process, for demos, notebooks and tests.
 
-Official clients cannot tell `StubBroker` from a real broker. `StubCluster` has several brokers, with slaves. Both
+Official clients cannot tell `StubBroker` from a real broker. `StubCluster` can have several brokers, and slaves. Both
 inject faults (`faults`), and a test can let their time pass (`clock.advance`).
 
 Not modelled: pop over remoting, static and compaction topics, tiered storage, controllers, users and their rights,

@@ -98,9 +98,9 @@ def _pair(option: str, text: str, form: str) -> tuple[str, str]:
 
 
 def read_users(name: str) -> dict[str, str]:
-    """Return the secrets by access key in a file, or on the standard input if the name is `-`; errors show no secret.
+    """Return each user's secret, by access key, from a file, or from the standard input if `name` is `-`.
 
-    Warn if other users of this machine may read the file.
+    Error texts contain no secret. Warn if other users of this machine may read the file.
     """
     try:
         lines = (sys.stdin.read() if name == STDIN else _read_private(Path(name))).splitlines()

@@ -24,7 +24,7 @@ from .requests import ClientRequest, Refusal
 ACCESS_KEY, SIGNATURE = "AccessKey", "Signature"
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 LAST_VERSION_WITHOUT_QUERY_KEY = 399
-"""Last client version (4.9.3) that adds the field `_UNIQUE_KEY_QUERY` after signing, so that the signature lacks it."""
+"""Last client version (4.9.3) that adds the field `_UNIQUE_KEY_QUERY` only after it has signed the request."""
 
 
 @dataclass(frozen=True, slots=True)

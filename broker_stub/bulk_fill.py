@@ -45,9 +45,9 @@ class Template:
         self._crc_changes = _crc_changes(message.body, self.digits)
 
     def stamp(self, room: Bytes, numbers: Numbers, queue_ids: Numbers, offsets: Numbers, physical: int) -> None:
-        """Write one record per row into `room`, with these numbers, queue ids, offsets and addresses.
+        """Write one record into each row of the array `room`, with the row's elements of the other arrays.
 
-        The size fields are left out; `CommitLog.publish` writes them.
+        `physical` is the log address of the first row. The size fields are left out; `CommitLog.publish` writes them.
         """
         room[:, _MAGIC_AT:] = self.record[_MAGIC_AT:]
         size, count = self.record.size, len(numbers)
@@ -67,7 +67,7 @@ class Template:
 
 
 def fill(store: Store, message: InnerMessage, queue_count: int, count: int, first_number: int = 0) -> None:
-    """Append `count` copies of a message to the queues of its topic, one queue after the other in turn."""
+    """Append `count` copies of a message to the queues of its topic in turn, numbering them from `first_number` on."""
     template = Template(store, message)
     starts = np.array([store.max_offset(message.topic, queue_id) for queue_id in range(queue_count)], np.int64)
     done = 0
@@ -81,7 +81,11 @@ def fill(store: Store, message: InnerMessage, queue_count: int, count: int, firs
 def _fill_chunk(
     store: Store, topic: str, template: Template, starts: Numbers, indexes: Numbers, first_number: int
 ) -> None:
-    """Append one chunk of records to the log and the queues; records of one queue are adjacent in the log."""
+    """Append one chunk of a message's copies to the log and to the queues of its topic.
+
+    `indexes` numbers the chunk's copies among all copies, from 0 on; the copies take the queues in turn. `starts` has
+    the offset of each queue's first copy. Within the chunk, the copies of one queue are adjacent in the log.
+    """
     queue_count = len(starts)
     queue_ids = indexes % queue_count
     order = np.argsort(queue_ids, kind="stable")
@@ -111,12 +115,15 @@ def _hex_digits(numbers: Numbers) -> Bytes:
 
 
 def _write(room: Bytes, at: int, width: int, values: Numbers) -> None:
-    """Write integers in big-endian form into the same column of all rows."""
+    """Write values into the rows of the array `room`, one per row: big-endian, in `width` bytes from byte `at` on."""
     room[:, at : at + width] = values.astype(">i8").view(np.uint8).reshape(-1, 8)[:, 8 - width :]
 
 
 def _crc_changes(body: bytes, digits: int) -> Numbers:
-    """Return a table that gives, by position and digit, the value to XOR to the CRC if the body has the digit there."""
+    """Return, for each of the first `digits` bytes of a body and each digit 0 to 9, how the CRC-32 of the body changes.
+
+    If the byte is replaced by this digit, the value in the table is to be XORed to the CRC-32.
+    """
     base = zlib.crc32(body)
     table = np.zeros((digits, 10), np.int64)
     for place in range(digits):

@@ -13,4 +13,4 @@ OnChange = Callable[..., None]
 
 
 def ignore_change(kind: str, *values: object) -> None:
-    """Ignore a change, because nothing is kept."""
+    """Ignore a change; tables call this function if nobody keeps their changes."""

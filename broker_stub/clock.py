@@ -65,7 +65,10 @@ class Clock:
         return timer
 
     def wait_ms(self) -> float | None:
-        """Return the milliseconds until the next timer; None if there is none, or if only `advance` can make it due."""
+        """Return the milliseconds until the next timer is due; None if there is no timer.
+
+        Return None also if the clock is frozen, unless the timer is due already.
+        """
         self._drop_cancelled()
         if not self._timers or (self.frozen and self._timers[0].due_ms > self._skipped_ms):
             return None
@@ -79,7 +82,7 @@ class Clock:
         self.on_schedule()
 
     def advance(self, ms: float) -> None:
-        """Move the time forward by `ms`, and run each timer that becomes due at its own time."""
+        """Move both times forward by `ms`; run each timer that becomes due, with the clock at the timer's due time."""
         end = self.elapsed_ms() + ms
         while (timer := self._next_due(end)) is not None:
             self._skipped_ms += max(0.0, timer.due_ms - self.elapsed_ms())

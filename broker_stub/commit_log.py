@@ -33,7 +33,7 @@ class CommitLog:
 
     @property
     def end(self) -> int:
-        """Address of the next record, if the last segment has room for it."""
+        """Address behind the last record; the next record begins there if the last segment has room for it."""
         return (len(self._ends) - 1) * SEGMENT_BYTES + self._ends[-1] if self._ends else 0
 
     def reserve(self, size: int) -> tuple[int, memoryview]:
@@ -45,9 +45,9 @@ class CommitLog:
         return self.end, self._segments[-1][start : start + size]
 
     def publish(self, size: int, record_bytes: int) -> None:
-        """Add `size` reserved bytes to the log; they are records of `record_bytes` each, without their size fields.
+        """Add `size` reserved bytes to the log; they contain records of `record_bytes` bytes each, without size fields.
 
-        The size fields are written last and in order. So a process that is killed at any moment leaves complete
+        The records' size fields are written now, in order. So a process that is killed at any moment leaves complete
         records, and behind them at most bytes that begin with the size 0.
         """
         start = self._ends[-1]
@@ -56,7 +56,7 @@ class CommitLog:
         self._ends[-1] = start + size
 
     def add_segment(self, segment: memoryview, end: int) -> None:
-        """Append a segment that contains records up to address `end`."""
+        """Append a segment to the log; its first `end` bytes contain records."""
         self._segments.append(segment)
         self._ends.append(end)
 

@@ -43,9 +43,9 @@ class ConfigFiles:
             raise DamagedData(directory, f"not a directory to write to: {cause.strerror}") from cause
 
     def read(self, name: str, parse: Callable[[bytes], T], default: T) -> T:
-        """Return the parsed content of a file, or of its backup if the file is damaged or missing.
+        """Return the parsed content of a file, or of its backup (the version before) if the file is damaged or missing.
 
-        Return the default if neither exists; raise DamagedData if neither can be parsed.
+        Return the default if neither file exists; raise DamagedData if one exists but none can be parsed.
         """
         fault: Exception | None = None
         for path in (self.directory / name, self.directory / (name + _BACKUP)):
@@ -64,7 +64,7 @@ class ConfigFiles:
         return default
 
     def save(self, parts: dict[str, bytes]) -> None:
-        """Write each file of `parts` whose content differs from the last saved one."""
+        """Write those files of `parts` (contents by file name) whose content differs from the last saved one."""
         for name, content in parts.items():
             if self._saved.get(name) != content:
                 self._write(name, content)
@@ -110,7 +110,7 @@ class Journal:
             raise DamagedData(self.path, f"cannot be written: {cause.strerror}") from cause
 
     def clear(self) -> None:
-        """Forget all changes, because the JSON files contain them now."""
+        """Delete the file, because the JSON files contain its changes now."""
         self.path.unlink(missing_ok=True)
 
     def _parse(self, number: int, line: bytes) -> list[Any]:

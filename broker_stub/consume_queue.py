@@ -18,9 +18,9 @@ QueueKey = tuple[str, int]
 
 
 class Boundary(Enum):
-    """The message that a search by time finds.
+    """Rule by which a search by store time chooses a message.
 
-    It is the first one at or after the time, the last one at or before the time, or the nearest one.
+    LOWER: the first one at or after the time. UPPER: the last one at or before it. NEAREST: the nearest one.
     """
 
     LOWER = "lower"
@@ -30,7 +30,10 @@ class Boundary(Enum):
 
 
 class ConsumeQueue:
-    """The columns of one queue; index i of each column belongs to offset `base + i`."""
+    """The index of one queue: address, size, tag code and store time of each message, in four columns (arrays).
+
+    Entry i of each column belongs to the message with offset `base + i`.
+    """
 
     __slots__ = ("base", "codes", "min_offset", "physical", "sizes", "store_times", "unindexed")
 
@@ -45,12 +48,12 @@ class ConsumeQueue:
 
     @property
     def max_offset(self) -> int:
-        """Offset that the next message in the columns gets."""
+        """Offset behind the last message of the index; `base` if the index is empty."""
         return self.base + len(self.physical)
 
     @property
     def next_stored(self) -> int:
-        """Queue offset that the next message's record contains; higher than `max_offset` after unindexed messages."""
+        """Offset that the next message gets: `max_offset` plus the number of messages that were not indexed."""
         return self.max_offset + self.unindexed
 
     def append(self, physical: int, size: int, code: int, store_time: int) -> None:
@@ -74,7 +77,10 @@ class ConsumeQueue:
             yield self.base + index, self.physical[index], self.sizes[index]
 
     def search(self, time_ms: int, boundary: Boundary) -> int:
-        """Return the offset of the message that a store time and a boundary find, at least the minimum offset."""
+        """Return the offset of the message that a search by store time finds; `boundary` is the rule of the search.
+
+        If no message fits, return the maximum offset for LOWER and the minimum offset for UPPER.
+        """
         first = self.min_offset - self.base
         if boundary is Boundary.UPPER:
             index = bisect_right(self.store_times, time_ms, first) - 1
@@ -86,9 +92,9 @@ class ConsumeQueue:
 
 
 def _nearest(times: array[int], index: int, first: int, time_ms: int) -> int:
-    """Return the index of the nearer of the two times before and after a search's insertion point `index`.
+    """Return the index of the time nearest to `time_ms` in sorted `times`; the earlier one if two are equally near.
 
-    If both are equally near, it is the earlier one.
+    `index` is where a binary search would insert `time_ms`; times before index `first` do not count.
     """
     if index == first or (index < len(times) and times[index] == time_ms):
         return index

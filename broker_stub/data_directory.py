@@ -60,7 +60,7 @@ class QueueState(NamedTuple):
     topic: str
     queue_id: int
     base: int | None
-    """Offset of the queue's first record; None: that which the record itself contains."""
+    """Offset of the queue's first record; None: the offset that the record itself contains."""
     min_offset: int
     start: int
     """Address of the queue's first record; earlier records belong to a deleted queue of the same name."""
@@ -83,7 +83,7 @@ class DelayProgress(NamedTuple):
     timers: list[int]
     """Offsets in the timer topic's queue of messages that are not delivered yet."""
     timers_end: int
-    """Offset from which on all messages of the timer topic's queue are not delivered yet, either."""
+    """Offset in the timer topic's queue from which on no message is delivered yet."""
 
 
 class NameServerFiles:
@@ -111,7 +111,7 @@ class BrokerFiles:
         self._segments = SegmentFiles(ConfigFiles(directory / "commitlog").directory)
 
     def open_log(self) -> CommitLog:
-        """Return the log that consists of the directory's segment files; raise DamagedData for an unexpected file."""
+        """Return the log that the segment files contain; raise DamagedData for an unexpected or damaged file."""
         return self._segments.open_log()
 
     def address(self) -> Address | None:
@@ -122,7 +122,7 @@ class BrokerFiles:
         return self._config.read(_QUEUES, _parse_log_state, LogState()).address
 
     def load(self, broker: Broker) -> None:
-        """Restore the saved state into a new broker that has opened its log already; then record each change."""
+        """Restore the saved state into a new broker that has its log already; from then on, record each change."""
         self._load_tables(broker)
         log_state = self._config.read(_QUEUES, _parse_log_state, LogState())
         replay = _Replay(broker, log_state)
@@ -139,7 +139,7 @@ class BrokerFiles:
             table.on_change = self._record_change
 
     def save(self, broker: Broker) -> None:
-        """Write the configuration files whose content changed since the last save."""
+        """Write the configuration files whose content changed since the last save, and clear the journal."""
         topics = TopicConfigSerializeWrapper(topic_config_table={config.topic_name: config for config in broker.topics})
         groups = SubscriptionGroupWrapper(subscription_group_table=broker.group_configs.table)
         delayed_messages = {
@@ -191,7 +191,7 @@ class BrokerFiles:
 
 
 class _Replay:
-    """Applies the changes since the last save to the loaded tables, and to the states of queues."""
+    """Applies the changes in the journal since the last save to a broker's loaded tables and to the queues' states."""
 
     def __init__(self, broker: Broker, log_state: LogState) -> None:
         self._broker = broker
@@ -200,11 +200,11 @@ class _Replay:
 
     @property
     def places(self) -> list[QueueState]:
-        """States of the queues after all changes."""
+        """The states of the queues, including all applied changes."""
         return list(self._places.values())
 
     def apply(self, kind: str, *values: Any) -> None:
-        """Apply one change; raise ValueError for an unknown kind."""
+        """Apply one change from the journal to the tables or queue states; raise ValueError for an unknown kind."""
         topics, groups, offsets = self._broker.topics, self._broker.group_configs, self._broker.offsets
         match kind, values:
             case "topic", [config]:
@@ -229,7 +229,7 @@ class _Replay:
 
 
 def _plain(body: Body) -> Any:
-    """Return a body as the value that JSON represents it by."""
+    """Return a body as the Python value (dicts, lists, texts, numbers) of its JSON text."""
     return fastjson.parse(encode_body(body))
 
 

@@ -69,18 +69,19 @@ class DelayedMessages:
 
     @property
     def waiting_timers(self) -> list[int]:
-        """Offsets in the timer topic's queue of the messages that are not due."""
+        """Sorted offsets, in the timer topic's queue, of the messages whose timers are not due yet."""
         return sorted(offset for _, offset in self._timers)
 
     @property
     def timers_end(self) -> int:
-        """Offset in the timer topic's queue of the next message to come."""
+        """Offset that the next message stored in the timer topic's queue gets."""
         return self._store.max_offset(TIMER_TOPIC, 0)
 
     def resume(self, delivered: Mapping[int, int], timers: Iterable[int], timers_end: int) -> None:
-        """Start the timers of messages that were not delivered before a restart.
+        """Start the timers of messages that were not delivered before a restart, and restore the recalls.
 
-        In the timer topic, these are the messages at the offsets `timers`, and all from `timers_end` on.
+        `delivered` has, by delay level, the offset of the next message to deliver. In the timer topic's queue, the
+        undelivered messages are those at the offsets `timers`, and all from offset `timers_end` on.
         """
         self.delivered = dict(delivered)
         for level in range(1, len(self.levels_ms) + 1):
@@ -111,7 +112,7 @@ class DelayedMessages:
     def _deliver_next(self, level: int) -> None:
         """Deliver the next message of a level; within a level the first stored message is the first due.
 
-        A half message that was given a level is lost here, as at a real broker.
+        A half message with a delay level is not delivered but lost, as at a real broker.
         """
         offset = max(self.delivered.get(level, 0), self._store.min_offset(SCHEDULE_TOPIC, level - 1))
         record = self._store.record_at(SCHEDULE_TOPIC, level - 1, offset)
@@ -166,7 +167,7 @@ class DelayedMessages:
 
 
 def _is_timer(record: Record) -> bool:
-    """Return whether a message of the timer topic waits there; clients may send others to it."""
+    """Return whether a record of the timer topic is a delayed message; clients may send other messages to the topic."""
     return is_from_system_topic(record) and is_number(record.properties.get(TIMER_OUT_MS, ""))
 
 
@@ -215,7 +216,7 @@ class RecallHandle:
 
 
 def maybe_recall_handle(message: InnerMessage, broker_name: str) -> str | None:
-    """Return the recall handle of a stored message; None if the message does not wait for a timer."""
+    """Return a stored message's recall handle; None if it waits for no timer, or its own topic is a retry topic."""
     out_ms, topic = message.properties.get(TIMER_OUT_MS), message.properties.get(REAL_TOPIC)
     if out_ms is None or not is_number(out_ms) or topic is None or topic.startswith(RETRY_PREFIX):
         return None

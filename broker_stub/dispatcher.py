@@ -43,7 +43,10 @@ class Dispatcher(Generic[S]):
         self._script = script
 
     def serve(self, command: Command, channel: Channel) -> None:
-        """Call the handler of one request and send its response, with the scripted fault if there is one."""
+        """Carry out one request and send its response, with the scripted fault if there is one.
+
+        If the fault itself is a response, send that one and do not call the handler. One-way requests get no faults.
+        """
         fault = self._script.take(self.server_name, command.code) if self._script and not command.is_oneway else None
         command.fields = _as_java_writes(command.fields)
         request = ClientRequest(command, channel, fault.reply_fault if fault else None)
@@ -52,7 +55,7 @@ class Dispatcher(Generic[S]):
             request.reply(result)
 
     def header_type(self, request: Command) -> HeaderType:
-        """Return the header form for a response: that of its request at 4.9.7, the configured one at 5.x."""
+        """Return the form of a response's header, JSON or binary: the request's form at 4.9.7, a setting at 5.x."""
         if self.release.is_5x:
             return HeaderType.ROCKETMQ if self.settings.binary_answers else HeaderType.JSON
         return request.header_type
@@ -81,7 +84,7 @@ class Dispatcher(Generic[S]):
 
 
 def _as_java_writes(fields: dict[str, str] | None) -> dict[str, str] | None:
-    """Return header fields with a question mark for each character that cannot be encoded, as Java writes it."""
+    """Return header fields in which a question mark replaces each character that UTF-8 cannot encode, as in Java."""
     if fields is None or all(map(str.isascii, fields.values())):
         return fields
     return {name: value.encode("utf-8", "replace").decode() for name, value in fields.items()}

@@ -26,7 +26,10 @@ T = TypeVar("T")
 
 NAME_SERVER = "name server"
 PROXY = "proxy"
-"""Name of the gRPC proxy for `at`; `on` is then a method's name, and codes are those of RocketMQ's gRPC protocol."""
+"""Name of the gRPC proxy, as a value of `at`.
+
+`on` is then a method's name, and `answer` takes a code of RocketMQ's gRPC protocol, or a broker's code to translate.
+"""
 BUSY_REMARK = "[REJECTREQUEST]system busy, start flow control for a while"
 
 
@@ -115,7 +118,7 @@ class FaultScript:
 
 
 class StubControl(Protocol):
-    """The methods of the stub that faults use, to run functions in its thread and to open and close ports."""
+    """The methods of the stub that faults use: to run a function in its thread, and to accept or refuse connections."""
 
     def run(self, function: Callable[[], T]) -> T:
         """Run a function in the stub's thread and return its result."""
@@ -133,9 +136,10 @@ class StubControl(Protocol):
 class Faults:
     """The stub's fault injector, for use from any thread.
 
-    Faults of responses take `on` (a request code; default: every one), `at` (a broker's name, `NAME_SERVER` or
-    `PROXY`; default: all brokers) and `times` (default: once; None: permanent), and return the `Fault`, which
-    counts how often it happened.
+    Methods for faults of responses take `on` (a request code, or at `PROXY` a method's name; default: all requests),
+    `at` (a broker's name, `NAME_SERVER` or `PROXY`; default: all brokers) and `times` (default: once; None: permanent).
+    They return the `Fault`, which counts how often it happened. Methods for faults of brokers apply to the broker
+    processes with the given name and id; None stands for every name or id.
     """
 
     def __init__(self, cluster: Cluster, script: FaultScript, control: StubControl) -> None:
@@ -180,7 +184,7 @@ class Faults:
         return self._add("cut the reply", when, ReplyFault(cut=True))
 
     def half_close(self, **when: Unpack[FaultTarget]) -> Fault:
-        """Carry out the request, but send nothing more on its connection; go on reading from it."""
+        """Carry out the request, but send no response and nothing else on its connection; go on reading from it."""
         return self._add("half-close", _require_socket(when), ReplyFault(half_close=True))
 
     def trickle(self, **when: Unpack[FaultTarget]) -> Fault:
@@ -200,15 +204,15 @@ class Faults:
     # --- faults of brokers -------------------------------------------------------------------------------------------
 
     def refuse(self, broker: str | None = None) -> None:
-        """Refuse new connections to a broker until `broker_up`; open connections stay."""
+        """Refuse new connections to a broker and its slaves (None: to all) until `broker_up`; open connections stay."""
         self._act_on_brokers(broker, self._control.refuse)
 
     def broker_down(self, broker: str | None = None, broker_id: int | None = None) -> None:
-        """Crash a broker: close its ports, remove it from routes, and drop its locks and members."""
+        """Crash broker processes: close their sockets, remove them from routes, and drop their locks and members."""
         self._act_on_brokers(broker, self._take_down, broker_id)
 
     def broker_up(self, broker: str | None = None, broker_id: int | None = None) -> None:
-        """Start a crashed broker again at its old address, with its old messages and offsets."""
+        """Start crashed broker processes again at their old addresses, with their old messages and offsets."""
         self._act_on_brokers(broker, self._bring_up, broker_id)
 
     def slave_lag(self, messages: int, broker: str | None = None) -> None:
@@ -238,7 +242,7 @@ class Faults:
         self._act_on_brokers(broker, lambda broker: broker.remove_queue(topic))
 
     def clock_jump(self, ms: int) -> None:
-        """Set the wall time forward or back; no timer becomes due by that."""
+        """Move the wall time forward by `ms`, or back if `ms` is negative; no timer becomes due by that."""
         self._control.run(lambda: self._cluster.clock.jump(ms))
 
     def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
@@ -251,7 +255,10 @@ class Faults:
 
 
 def _require_socket(when: FaultTarget) -> FaultTarget:
-    """Return the fault's target; raise OptionError if it is the gRPC proxy, which cannot send single bytes."""
+    """Return the target of a fault that acts on single bytes; raise OptionError if the target is the gRPC proxy.
+
+    The gRPC proxy sends whole messages only.
+    """
     if when.get("at") == PROXY:
         advice = "use answer, delay, drop_reply or cut_reply"
         raise OptionError("at", PROXY, "the gRPC proxy sends whole messages", advice=advice)

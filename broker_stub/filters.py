@@ -4,8 +4,8 @@ A filter first checks the tag code in the consume queue; if that does not decide
 Held pulls use the same filters for each new message. A filter of None matches everything.
 
 Tags are compared by their 32-bit hash alone; clients compare the text again. A SQL92 expression in a heartbeat is
-compiled once per topic and group (`FilterTable`). If a pull brings SQL92 that does not compile, or an unknown kind of
-expression, it matches everything.
+compiled once per topic and group (`FilterTable`). A pull that brings SQL92 that does not compile, or an unknown kind
+of expression, gets every message.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TagFilter:
 
     @property
     def reads_properties(self) -> bool:
-        """False, because the tag code decides alone."""
+        """False, because a tag filter decides by the tag code alone."""
         return False
 
     def matches_code(self, tag_code: int) -> bool:
@@ -39,7 +39,7 @@ class TagFilter:
         return ((tag_code + 2**31) & 0xFFFFFFFF) - 2**31 in self.codes
 
     def matches_properties(self, properties: Mapping[str, str]) -> bool:
-        """Return True, because the tag code has decided already."""
+        """Return True for all properties, because a tag filter decides by the tag code alone."""
         return True
 
 
@@ -51,11 +51,11 @@ class PropertyFilter:
 
     @property
     def reads_properties(self) -> bool:
-        """True, because the tag code does not matter."""
+        """True, because a SQL92 filter decides by a message's properties, not by its tag code."""
         return True
 
     def matches_code(self, tag_code: int) -> bool:
-        """Return True, because only the properties decide."""
+        """Return True for every tag code, because a SQL92 filter decides by a message's properties alone."""
         return True
 
     def matches_properties(self, properties: Mapping[str, str]) -> bool:
@@ -82,7 +82,10 @@ class FilterTable:
         return self._filters.get((topic, group))
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Compile and store the expressions in a heartbeat; ignore those that are not newer than the stored ones."""
+        """Compile and store a group's SQL92 expressions from a heartbeat; ignore those not newer than the stored ones.
+
+        A newer expression that does not compile removes the stored one.
+        """
         for subscription in subscriptions:
             if not is_tag_type(subscription.expression_type) and subscription.sub_string:
                 self._register((subscription.topic, group), subscription)
@@ -112,7 +115,10 @@ def maybe_compile(expression: str, expression_type: str) -> SqlFilter | None:
 
 
 def make_filter(subscription: SubscriptionData, sql: SqlFilter | None = None) -> MessageFilter | None:
-    """Return the filter of a subscription; `sql` is its compiled expression. None means that everything matches."""
+    """Return the filter of a subscription, or None if every message matches.
+
+    `sql` is the compiled expression of a subscription that is not a list of tags; without it, every message matches.
+    """
     if subscription.class_filter_mode:
         return None
     if is_tag_type(subscription.expression_type):
@@ -121,9 +127,9 @@ def make_filter(subscription: SubscriptionData, sql: SqlFilter | None = None) ->
 
 
 def matches(message_filter: MessageFilter | None, tag_code: int | None, properties: Mapping[str, str] | None) -> bool:
-    """Return whether a filter may match a message.
+    """Return whether a message may match a filter; every message matches a filter of None.
 
-    A tag code or properties of None are unknown and count as matching.
+    A tag code or properties of None are unknown, and count as matching.
     """
     if message_filter is None:
         return True

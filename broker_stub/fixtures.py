@@ -2,8 +2,8 @@
 
     pytest_plugins = ["broker_stub.fixtures"]
 
-`stub_broker` is one broker; `make_stub` makes clusters of any shape. Both end with the test, which fails if a scripted
-fault never happened.
+`stub_broker` is one broker; `make_stub` starts clusters. All stubs end with the test, which fails if a scripted fault
+happened fewer times than scripted.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@
 - `ConsumerGroups`: members and subscriptions. A member is a connection, so a client id that is connected twice is
 listed twice. A group has one subscription table for all members, which the latest heartbeat replaces: members with
 different subscriptions overwrite each other's. When a member joins, leaves or changes its topics, the broker notifies
-all members (NOTIFY_CONSUMER_IDS_CHANGED).
+all members (NOTIFY_CONSUMER_IDS_CHANGED), except in groups that broadcast.
 - `ProducerGroups`: the connections of each producer group.
 
-If a connection's heartbeats stop, its membership expires and it is closed; a connection that never sent one stays.
+If the heartbeats on a connection stop, its membership expires and the connection is closed. A connection that never
+sent a heartbeat stays open.
 """
 
 from __future__ import annotations
@@ -125,13 +126,13 @@ class ConsumerGroup:
         return [member.client_id for member in self.members.values()]
 
     def find_member(self, client_id: str) -> Member | None:
-        """Return the first connection of the client with this id; None if the group has none."""
+        """Return the first member with this client id; None if the group has none."""
         return next((member for member in self.members.values() if member.client_id == client_id), None)
 
     def join(self, member: Member, data: ConsumerData) -> bool:
         """Add or update a member by its heartbeat; return whether its connection is new.
 
-        The heartbeat's consume type, message model and start apply to the whole group.
+        The heartbeat's consume type, message model and starting point apply to the whole group.
         """
         self.consume_type, self.message_model = data.consume_type, data.message_model
         self.consume_from_where = data.consume_from_where
@@ -140,7 +141,10 @@ class ConsumerGroup:
         return is_new
 
     def subscribe(self, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """Replace subscriptions by newer ones and drop topics that are missing; return whether the topics changed."""
+        """Replace a group's subscriptions by those of a heartbeat; return whether the set of topics changed.
+
+        The subscription to a topic that is already known stays, unless the new one has a higher version.
+        """
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         changed = wanted.keys() != self.subscriptions.keys()
         kept = {topic: self.subscriptions[topic] for topic in self.subscriptions if topic in wanted}
@@ -165,9 +169,10 @@ class ConsumerGroups:
         self._expiry_scan = _ExpiryScan(clock, self._members, self._expire, expiry_ms)
 
     def heartbeat(self, member: Member, data: ConsumerData, *, without_subscriptions: bool = False) -> None:
-        """Add or update a member of a group, and notify the members if the group changed.
+        """Add or update a member of a group, and notify the members if it is new or the group's topics changed.
 
-        With `without_subscriptions` the group's subscriptions stay as they are.
+        They are not notified if the group broadcasts, or if its configuration forbids notifications. With
+        `without_subscriptions` the group's subscriptions stay as they are.
         """
         group = self.table.setdefault(
             data.group_name,
@@ -190,7 +195,10 @@ class ConsumerGroups:
         return known is not None and known != fingerprint
 
     def leave(self, group_name: str, channel: Channel) -> None:
-        """Remove an unregistering client from a group, and notify the remaining members."""
+        """Remove an unregistering client from a group, and notify the remaining members.
+
+        They are not notified if the group broadcasts, or if its configuration forbids notifications.
+        """
         group = self.table.get(group_name)
         if group:
             group.members.pop(channel, None)
@@ -200,7 +208,7 @@ class ConsumerGroups:
     def channel_closed(self, channel: Channel) -> None:
         """Remove a closed connection from all groups, and notify the remaining members.
 
-        These are notified even if the group's configuration forbids notifications.
+        Members are notified even if the group's configuration forbids notifications, but not if the group broadcasts.
         """
         for group in list(self.table.values()):
             if group.members.pop(channel, None):

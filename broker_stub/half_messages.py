@@ -7,7 +7,7 @@ group about the copy. If one was checked too often, or is older than three days,
 The offset table has the broker's position in the half topic, under a group of its own.
 
 A producer may postpone the first check of a message (CHECK_IMMUNITY_TIME_IN_SECONDS). The broker then stores a copy of
-the message behind the others, so that it does not delay their checks; the copy names the original's offset.
+the message behind the others, so that the message does not delay their checks. The copy names the original's offset.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class HalfMessages:
         self._mark_ended(self._find_half_message(header).queue_offset)
 
     def resume_check(self, physical_offset: int) -> None:
-        """Store a given-up message in the half topic again, with its number of checks set to 0.
+        """Store a half message again whose checks the broker gave up, so that its checks begin anew.
 
-        Ignore any other message; raise a `Refusal` if there is no message at the address.
+        Do nothing for any other message; raise a `Refusal` if there is no message at this address of the log.
         """
         record = self._broker.store.message_at(physical_offset)
         if record is None:
@@ -115,7 +115,7 @@ class HalfMessages:
             self._schedule_check()
 
     def resume(self) -> None:
-        """Restore the ended messages from the done topic's records, after a restart, and schedule a check."""
+        """Read from the done topic which half messages have ended, and schedule a check; called after a restart."""
         for _, physical, _ in self._broker.store.queue(HALF_DONE_TOPIC, 0):
             if record := self._broker.store.message_at(physical):
                 self._ended.update(int(text) for text in record.body.decode().split(_DONE_END) if text)
@@ -163,7 +163,7 @@ class HalfMessages:
         self._schedule_check()
 
     def _check_one(self, offset: int) -> bool:
-        """Check one half message; return False if it is too young, and all messages behind it are, too."""
+        """Check, postpone or give up one half message; return False if it and all messages behind it are too young."""
         record = None if offset in self._ended else self._broker.store.record_at(HALF_TOPIC, 0, offset)
         original = _number(record, _ORIGINAL_OFFSET, offset) if record else offset
         if record is None or original in self._ended:
@@ -184,7 +184,7 @@ class HalfMessages:
         self._broker.put(replace(InnerMessage.of_record(record), topic=topic.topic_name, queue_id=0))
 
     def _send_check(self, record: Record, times: int) -> None:
-        """Store a copy of the message and ask one producer about the copy; the next check asks the next producer."""
+        """Store a copy of a half message, and ask a producer of its group about the copy; producers take turns."""
         message, stored = self._store_copy(record, times, {})
         channel = self._broker.producer_groups.pick(message.properties.get(_PRODUCER_GROUP, ""))
         if channel:
@@ -207,7 +207,10 @@ class HalfMessages:
         return message, self._broker.put(message)
 
     def _check_body(self, record: Record, message: InnerMessage, stored: Stored) -> bytes:
-        """Return the record that a check carries: the message with its own topic and queue, and its copy's offsets."""
+        """Return the half message as the record that the producer gets with a check.
+
+        The record has the message's own topic and queue, but the queue offset and address of the stored copy.
+        """
         text = join_properties({**message.properties, _WAIT: "false"})
         return encode_record(
             replace(

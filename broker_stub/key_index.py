@@ -30,7 +30,7 @@ class KeyIndex:
                 yield record
 
     def _is_in_queue(self, record: Record) -> bool:
-        """Return whether the record's queue still contains it: neither expired nor deleted with the queue."""
+        """Return whether the record's queue still lists the record; it does so until the queue is deleted."""
         queue = self._store.queue(record.topic, record.queue_id)
         index = record.queue_offset - queue.base
         return 0 <= index < len(queue.physical) and queue.physical[index] == record.physical_offset

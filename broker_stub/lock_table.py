@@ -33,7 +33,7 @@ class LockTable:
         self._groups: dict[str, dict[MessageQueue, _Lock]] = defaultdict(dict)
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
-        """Lock or renew queues that are free, expired or the client's own; return the queues that it then holds."""
+        """Lock for the client those of `queues` that are free, expired or its own already; return these queues."""
         return [queue for queue in queues if self._take(self._groups[group], queue, client_id)]
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:

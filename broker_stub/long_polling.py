@@ -2,7 +2,7 @@
 
 A pull that finds no new message may wait at its queue. It runs again when a message arrives that its filter matches, or
 when its time is up. A check every five seconds also runs it if the queue has grown. This check does not know tags, so
-it ends the wait even if no new message matches. When a pull runs again, it responds in any case.
+it ends the wait even if no new message matches. A pull that runs again always responds.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class HeldPulls:
                 self._run(key, pull)
 
     def drop(self, channel: Channel) -> None:
-        """Remove the held pulls of a closed connection."""
+        """Remove the held pulls of a channel, and send no response to them."""
         for key, waiting in list(self._pulls.items()):
             for pull in [pull for pull in waiting if pull.channel is channel]:
                 self._remove(key, pull)

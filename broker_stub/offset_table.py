@@ -27,7 +27,7 @@ def table_key(topic: str, group: str) -> str:
 
 
 class ConsumerOffsets:
-    """The three offset tables of one broker."""
+    """The offsets of the consumer groups at one broker: committed offsets, offsets of next pulls, pending resets."""
 
     def __init__(self) -> None:
         self.on_change: OnChange = ignore_change
@@ -43,7 +43,7 @@ class ConsumerOffsets:
             self.on_change("commit", key, queue_id, offset)
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Return a group's reset or committed offset of a queue; None if it has none."""
+        """Return a group's offset of a queue from a pending reset, else the committed one; None if it has neither."""
         key = table_key(topic, group)
         reset = self.resets.get(key, {}).get(queue_id)
         return reset if reset is not None else self.committed.get(key, {}).get(queue_id)
@@ -57,13 +57,13 @@ class ConsumerOffsets:
         return self.pulled.get(table_key(topic, group), {}).get(queue_id)
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Set a group's offset of a queue, in force until the group's next pull."""
+        """Set a group's offset of a queue; commits of this queue are ignored until the group's next pull of it."""
         key = table_key(topic, group)
         self.committed[key][queue_id] = self.resets[key][queue_id] = offset
         self.on_change("commit", key, queue_id, offset)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Remove a queue's pending reset and return its offset; None if there is none."""
+        """Remove a group's pending reset of a queue and return its offset; None if there is none."""
         return self.resets.get(table_key(topic, group), {}).pop(queue_id, None)
 
     def topics(self, group: str) -> set[str]:
@@ -79,12 +79,12 @@ class ConsumerOffsets:
         return self.committed.get(table_key(topic, group), {})
 
     def forget_group(self, group: str) -> None:
-        """Remove all offsets of a group, in all topics."""
+        """Remove a group's offsets (committed, pulled, reset) in each topic in which it has committed an offset."""
         for topic in self.topics(group):
             self._forget(table_key(topic, group))
 
     def forget_topic(self, topic: str) -> None:
-        """Remove the offsets of all groups in a topic."""
+        """Remove a topic's offsets (committed, pulled, reset) of each group that has committed an offset in it."""
         for group in self.groups(topic):
             self._forget(table_key(topic, group))
 
@@ -109,7 +109,7 @@ def parse_offsets(data: bytes) -> Table:
 
 
 def offsets_body(table: Table, *, is_5x: bool) -> dict[str, Any]:
-    """Return the offsets as the JSON object that brokers write and send; 5.x adds a data version."""
+    """Return the offsets as the JSON object that brokers write and send; 5.x adds a version and each group's topics."""
     members: dict[str, Any] = {"offsetTable": {key: dict(sorted(row.items())) for key, row in table.items() if row}}
     if is_5x:
         groups: defaultdict[str, list[str]] = defaultdict(list)
@@ -128,9 +128,10 @@ def format_offsets(table: Table, *, is_5x: bool) -> str:
 
 
 def _format(value: Any, depth: int) -> str:
-    """Return an object as JSON text over several lines, in the layout of the broker's file.
+    """Return a value as text in the layout of the broker's file; `depth` is the number of tabs before its last line.
 
-    The offsets of one group and topic stay on one line.
+    An object has one member per line. But a table of offsets is on one line, with unquoted queue ids as keys, and only
+    its closing brace is on the next line.
     """
     if not isinstance(value, dict):
         return fastjson.write(value).decode()

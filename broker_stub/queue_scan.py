@@ -94,9 +94,9 @@ class QueueScan:
         self._bytes = 0
 
     def run(self, offset: int, end: int, message_filter: MessageFilter | None) -> None:
-        """Scan the queue from `offset`, which must lie within the bounds, and add matching messages to `records`.
+        """Scan the queue from `offset`, which must lie within its bounds, and add matching messages to `records`.
 
-        Without a filter every message matches.
+        Stop at `end` or at a limit of one pull. Without a filter every message matches.
         """
         limits = self._limits
         entries = -(-max(limits.filter_bytes, self._max_count * _INDEX_ENTRY_BYTES) // _INDEX_ENTRY_BYTES)
@@ -110,10 +110,10 @@ class QueueScan:
         return self._limits.warm_bytes is not None and self._log.end - physical > self._limits.warm_bytes
 
     def _take_contiguous(self, offset: int, end: int) -> bool:
-        """Take all messages of the response in one slice of the log, and return True.
+        """Add all messages of the response to `records` as one slice of the log, and return True.
 
-        Return False and take nothing if a message among them counts as on disk, is deleted, or is not adjacent to the
-        next.
+        Return False and add nothing if a message is deleted or not adjacent to the next in the log, if the messages
+        together exceed the size limit, or if the limits do not count the whole log as in memory.
         """
         limits, queue = self._limits, self._queue
         first = offset - queue.base
@@ -168,7 +168,7 @@ class QueueScan:
 def check_bounds(offset: int, low: int, high: int) -> tuple[GetStatus, int]:
     """Compare an offset with a queue's minimum `low` and maximum `high`; return the status and the next offset to read.
 
-    The status is FOUND if a message has this offset; if not, the next offset is the one that the broker suggests.
+    If a message has this offset, return FOUND and the offset itself; else the next offset is the broker's suggestion.
     """
     if high == 0:
         return GetStatus.NO_MESSAGE_IN_QUEUE, 0

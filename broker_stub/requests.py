@@ -33,7 +33,7 @@ OnReply = Callable[[Command | None], None]
 
 @dataclass(frozen=True, slots=True)
 class ReplyFault:
-    """A fault that the stub injects into a response; of its fields, the first one that is set applies."""
+    """A fault that the stub injects into a response; exactly one field is set."""
 
     drop: bool = False
     delay_ms: int = 0
@@ -85,7 +85,7 @@ class ClientRequest:
         return bytes(self.command.body)
 
     def reply(self, response: Command) -> None:
-        """Send the response of a held request; do nothing if the request is one-way."""
+        """Send the response to this request, with its fault if it has one; do nothing if the request is one-way."""
         if not self.command.is_oneway:
             self.channel.reply(self.command, response, self.reply_fault)
 
@@ -107,7 +107,7 @@ def response(
 ) -> Command:
     """Return a response with this code, fields, body and remark.
 
-    The dispatcher later sets its opaque, version and header form.
+    The connection sets its opaque, version and header form when it sends it.
     """
     if isinstance(fields, Header):
         fields = to_fields(fields)

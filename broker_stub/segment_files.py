@@ -67,7 +67,10 @@ class SegmentFiles:
         return self._directory / _segment_name(index)
 
     def _checked_end(self, segments: list[memoryview], index: int) -> int:
-        """Return the position behind a segment's last complete record, after cutting what is torn behind it."""
+        """Return the position behind a segment's last complete record; overwrite torn bytes behind it with zeros.
+
+        Raise DamagedData if a complete record follows the torn bytes.
+        """
         path, segment = self._path(index), segments[index]
         end = _end_of_records(segment, index * SEGMENT_BYTES)
         if torn := _written_from(path, end):
@@ -84,7 +87,7 @@ def _segment_name(index: int) -> str:
 
 
 def _lengthen(path: Path) -> None:
-    """Give the last segment its full length, if the process ended before the file had it."""
+    """Lengthen a segment file with zeros to its full length, if the process ended before the file had it."""
     size = path.stat().st_size
     if size < SEGMENT_BYTES:
         _log.warning("%s: %d of %d bytes long; the rest is taken as empty", path, size, SEGMENT_BYTES)
@@ -103,7 +106,7 @@ def _written_from(path: Path, at: int) -> bytes:
 
 
 def _next_written(file: int, at: int) -> int | None:
-    """Return the first position from `at` on that was ever written; None if there is none."""
+    """Return the first position from `at` on at which a sparse file has data; None if there is none."""
     try:
         return os.lseek(file, at, os.SEEK_DATA)
     except OSError:
@@ -111,7 +114,10 @@ def _next_written(file: int, at: int) -> int | None:
 
 
 def _end_of_records(segment: memoryview, base: int) -> int:
-    """Return the position behind the records that a segment begins with, of which the last one is checked in full."""
+    """Return the position behind the complete records with which a segment begins.
+
+    Only the last one is decoded and its checksum checked; of the others, size and address are checked.
+    """
     last = at = 0
     while at + _MIN_RECORD_BYTES <= SEGMENT_BYTES and (size := _well_placed_size(segment, at, base)):
         last, at = at, at + size
@@ -119,21 +125,21 @@ def _end_of_records(segment: memoryview, base: int) -> int:
 
 
 def _well_placed_size(segment: memoryview, at: int, base: int) -> int:
-    """Return the size of the record at a position; 0 if none begins there."""
+    """Return the size of the record at position `at` of a segment that begins at address `base`; 0 if there is none."""
     size = int.from_bytes(segment[at : at + 4], "big")
     physical = int.from_bytes(segment[at + PHYSICAL_AT : at + PHYSICAL_AT + 8], "big")
     return size if physical == base + at and _MIN_RECORD_BYTES <= size <= SEGMENT_BYTES - at else 0
 
 
 def _holds_record(data: bytes, physical: int) -> bool:
-    """Return whether a complete record lies anywhere in bytes of the log that begin at this address."""
+    """Return whether `data`, bytes of the log from address `physical` on, contains a complete record anywhere."""
     starts = (found.start() - _MAGIC_AT for found in _MAGICS.finditer(data, _MAGIC_AT))
     view = memoryview(data)
     return any(_begins_record(physical + start, view[start:]) for start in starts)
 
 
 def _begins_record(physical: int, data: memoryview) -> bool:
-    """Return whether bytes of the log begin with a complete record that has this address."""
+    """Return whether `data` begins with a complete record whose address field says `physical`."""
     try:
         return _decode_whole(data).physical_offset == physical
     except RocketMQError:

@@ -29,7 +29,10 @@ RETRY_TOPIC, ORIGIN_MESSAGE_ID, WAIT = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "WAIT
 
 
 def send_back(broker: Broker, header: ConsumerSendMsgBackRequestHeader, client_version: int) -> None:
-    """Store a message of the log again, in the group's retry topic or as a dead letter."""
+    """Store a message of the log again, in the group's retry topic or as a dead letter.
+
+    Do nothing if the group has no retry queues. Raise a `Refusal` if the group, message or permission is missing.
+    """
     config = _find_group(broker, header.group)
     if not broker.permission & WRITABLE:
         remark = f"the broker[{broker.address.host}] sending message is forbidden"
@@ -63,10 +66,7 @@ def _retry_message(
 
 
 def redirect(broker: Broker, message: InnerMessage, max_times: int | None, client_version: int) -> InnerMessage:
-    """Return a message to a retry topic unchanged, or as a dead letter if its group has no retry left for it.
-
-    Return messages to other topics unchanged.
-    """
+    """Return the message as a dead letter if it goes to a retry topic and has no retry left, else unchanged."""
     if not message.topic.startswith(RETRY_PREFIX):
         return message
     config = _find_group(broker, message.topic.removeprefix(RETRY_PREFIX))
@@ -79,7 +79,7 @@ def redirect(broker: Broker, message: InnerMessage, max_times: int | None, clien
 
 
 def _is_exhausted(broker: Broker, group: str, times: int, limit: int) -> bool:
-    """Return whether a message has no retry left; at 5.x it has none, either, if its group holds queue locks."""
+    """Return whether a message has had all its retries; at 5.x also if a client holds queue locks of the group."""
     if not broker.release.is_5x:
         return times >= limit
     return times > limit or bool(broker.locks.owners(group))

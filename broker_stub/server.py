@@ -90,7 +90,7 @@ class Runtime:
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread runs."""
+        """Whether the stub's thread runs."""
         return self._thread.is_alive()
 
     def call(self, function: Callable[[], T]) -> T:
@@ -109,7 +109,7 @@ class Runtime:
             ) from cause
 
     def listen(self, address: Address, tls: ssl.SSLContext | None = None) -> Listener:
-        """Return a listener that is bound to an address (port 0: a free port) but accepts no connections yet."""
+        """Return a `Listener` whose socket is bound to an address (port 0: any free one) but accepts nothing yet."""
         listener = Listener(self, address, tls)
         self.listeners.append(listener)
         return listener
@@ -148,7 +148,7 @@ class Runtime:
         self.loop.stop()
 
     def _set_alarm(self) -> None:
-        """Wake the event loop when the clock's next timer is due; if it wakes too early, it sets a new alarm."""
+        """Schedule `_run_timers` for the due time of the clock's next timer, unless an earlier call is scheduled."""
         wait_ms = self.clock.wait_ms()
         if wait_ms is None or self.loop.is_closed():
             return
@@ -175,7 +175,7 @@ def _complete(future: Future[T], function: Callable[[], T]) -> None:
 
 
 class Listener:
-    """One port and its connections; all methods but the constructor must run in the stub's thread."""
+    """One listening socket and its connections; all methods but the constructor must run in the stub's thread."""
 
     def __init__(self, runtime: Runtime, address: Address, tls: ssl.SSLContext | None) -> None:
         self.connections: set[Connection] = set()
@@ -228,13 +228,16 @@ class Listener:
         task.add_done_callback(partial(self._end_start, peer))
 
     def _end_start(self, peer: socket.socket, task: asyncio.Task[Any]) -> None:
-        """Forget a task that ended; one that was cancelled before it began could not close its connection itself."""
+        """Forget an ended task that was to start serving a connection.
+
+        Close the connection's socket if the task was cancelled, because it may never have begun to run.
+        """
         self.tasks.discard(task)
         if task.cancelled():
             peer.close()
 
     async def _start(self, peer: socket.socket) -> None:
-        """Start serving an accepted connection; on a port with a certificate the first byte shows whether it is TLS."""
+        """Start serving an accepted connection; if the server has a certificate, the first byte decides about TLS."""
         try:
             tls = self._tls if self._tls and await self._first_byte(peer) == _TLS_HELLO else None
             await self.loop.connect_accepted_socket(self._make_connection, peer, ssl=tls)
@@ -371,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher.on_open(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the connection's open requests, and drop its members and held pulls; called by the event loop."""
+        """End a lost connection's open requests, its memberships and its held pulls; called by the event loop."""
         self._transport = None
         self._listener.connections.discard(self)
         if self._idle_check:
@@ -385,7 +388,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._session.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Dispatch the requests that the last received bytes complete."""
+        """Serve each request, and pass on each response, that the received bytes complete; close on malformed ones."""
         self._last_activity = self._loop.time()
         try:
             for event in self._session.received(nbytes):
@@ -438,7 +441,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def _trickle(self, data: bytes, at: int = 0) -> None:
-        """Send one byte in each round of the event loop; later responses wait until the last byte is sent."""
+        """Send `data` from `at` on, one byte in each round of the event loop; later responses wait until it is sent."""
         waiting, self._outbox = self._outbox or deque(), None
         self._write(data[at : at + 1])
         if at + 1 < len(data) and self._transport:

@@ -22,7 +22,7 @@ class Settings:
     slave_reads: bool = True
     """Whether slaves serve pulls; at a real 5.x slave the default is no."""
     offset_check_in_slave: bool = False
-    """Whether slaves, too, correct the offset of a reader that is out of bounds."""
+    """Whether slaves correct a pull's offset that is out of the queue's bounds, as masters do."""
     server_side_reset: bool = True
     recall_messages: bool = False
     first_message_in_memory: bool = True

@@ -28,7 +28,7 @@ class Long(int):
 
 
 MOST_FILTER_CHARACTERS = 262_144
-"""Limit of a filter expression, so that compiling one holds nobody up."""
+"""Maximum length of a filter expression; to compile a longer one could delay other requests."""
 
 Value = str | bool | float | int | Long | None
 Properties = Mapping[str, str]
@@ -63,7 +63,7 @@ class SqlFilter:
 
 
 def compile_sql(text: str) -> SqlFilter:
-    """Return the compiled expression; raise SqlSyntaxError if the broker refuses it, or if it is very long."""
+    """Return the compiled text; raise SqlSyntaxError if it is too long, nested too deeply or refused by the broker."""
     if len(text) > MOST_FILTER_CHARACTERS:
         raise SqlSyntaxError(f"{len(text)} characters, the stub's limit is {MOST_FILTER_CHARACTERS}: {text[:80]!r}")
     try:
@@ -78,7 +78,7 @@ _KEYWORDS = frozenset("NOT AND OR BETWEEN IN TRUE FALSE NULL IS CONTAINS STARTSW
 _BLANKS, _LINE_COMMENT, _COMMENT = r"[ \t\n\r\f]", r"--[^\n\r]*[\n\r]", r"/\*[^*]*\*(?:\*|[^*/][^*]*\*)*/"
 _SKIPPED = re.compile(f"(?:{_BLANKS}|{_LINE_COMMENT}|{_COMMENT})*")
 _SKIPPED_IN_LAST_LINE = re.compile(f"(?:{_BLANKS}|{_COMMENT})*")
-"""Blanks and comments where no line end follows, because each `--` would search for one in vain."""
+"""Blanks and comments in the last line, without `--` comments, because these must end with a line end."""
 _WORD = re.compile(
     r"""(?P<float>[0-9]+\.[0-9]*(?:E[+-]?[0-9]+)?|\.[0-9]+(?:E[+-]?[0-9]+)?|[0-9]+E[+-]?[0-9]+)
       |(?P<integer>0|[1-9][0-9]*L?)
@@ -91,9 +91,9 @@ _END = ("end", "")
 
 
 def _words(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (kind, word) for each word of the text, one at a time.
+    """Yield (kind, word) for each word of a SQL92 text, and then end marks for ever.
 
-    An error behind the part that the parser reads is never raised.
+    A malformed word raises SqlSyntaxError only when its turn comes, so never if the parser stops before it.
     """
     at, last_line = 0, max(text.rfind("\n"), text.rfind("\r"))
     while True:

@@ -1,10 +1,10 @@
 """Hold the state of a cluster, without its sockets.
 
-`Cluster` is what a name server knows: the reachable brokers and its own key-value table. `Broker` is one broker: its
-topics, messages, groups and the tables of these. Both are used in the server's thread only. Other threads pass their
-calls to that thread, so nothing here needs locks.
+`Cluster` is all brokers, and the name server's own settings and key-value table. `Broker` is one broker process: its
+topics, messages, groups and the tables of these. Both are used in the stub's thread only. Other threads pass their
+calls to that thread, so the state needs no locks.
 
-Every handler receives a broker. The attributes of a broker:
+A name server's handlers receive the cluster, a broker's handlers receive the broker. The attributes of a broker:
 
     topics            topic configurations             store, key_index   messages, and their keys
     held_pulls        pulls that wait for a message    offsets            committed offsets
@@ -72,7 +72,7 @@ class Cluster:
         """Topics that were deleted at the name server.
 
         The value is the elapsed time until which a topic stays out of routes, and the number of topic changes at its
-        deletion. A further change ends this time early.
+        deletion. A further topic change ends this time early.
         """
 
     def __repr__(self) -> str:
@@ -153,7 +153,7 @@ class Broker:
         self.filters = FilterTable()
         self.group_configs = GroupConfigs(self.release, auto_create=settings.auto_create_groups)
         self.other_config: dict[str, str] = {}
-        """Settings that clients stored and that have no effect here."""
+        """Settings that clients stored and that have no effect on the stub."""
         self.consumer_groups = ConsumerGroups(self.clock, self.group_configs, self.filters, settings.client_expiry_ms)
         self.producer_groups = ProducerGroups(self.clock, settings.client_expiry_ms)
         self.locks = LockTable(self.clock, settings.lock_lease_ms)
@@ -187,7 +187,10 @@ class Broker:
         return stored
 
     def complete_properties(self, properties: dict[str, str], *, is_batch: bool = False) -> dict[str, str]:
-        """Return a message's properties with those that the broker adds; a batch as a whole gets no unique id."""
+        """Add the properties that a broker sets to a message's own, and return them all.
+
+        Only 5.x adds a unique id if it is missing, but none to a batch as a whole.
+        """
         if self.release.is_5x:
             properties.update(BROKER_PROPERTIES)
             if not (is_batch or properties.get("UNIQ_KEY")):
@@ -197,12 +200,12 @@ class Broker:
         return properties
 
     def wake_held_pulls(self, topic: str, queue_ids: Iterable[int]) -> None:
-        """Run the pulls that are held at these queues after `fill` has stored messages in them."""
+        """Run all pulls that are held at these queues; called after messages were stored there in bulk."""
         for queue_id in queue_ids:
             self.held_pulls.message_arrived((topic, queue_id), None, None)
 
     def remove_queue(self, topic: str) -> None:
-        """Remove the last queue of a topic, together with its messages."""
+        """Remove the last queue of a topic, with its messages; do nothing at a slave, or if the topic is missing."""
         if not self.is_master or (config := self.topics.find(topic)) is None:
             return
         queue_id = max(config.read_queue_nums, config.write_queue_nums) - 1
@@ -227,7 +230,7 @@ class Broker:
             self.channel_closed(channel)
 
     def channel_closed(self, channel: Channel) -> None:
-        """Drop the members and held pulls of a closed connection."""
+        """Drop a closed connection with its memberships in groups and its held pulls."""
         self.channels.discard(channel)
         self.held_pulls.drop(channel)
         self.consumer_groups.channel_closed(channel)

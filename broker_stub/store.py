@@ -59,7 +59,7 @@ class InnerMessage:
     unstored: frozenset[str] = frozenset()
     """Names of properties that are not written to the record."""
     raw_properties: bytes | None = None
-    """Property text to write unchanged instead of `properties`; messages of a batch bring their own."""
+    """Property text to write unchanged instead of `properties`; messages of a batch come with such a text."""
 
     @classmethod
     def of_record(cls, record: Record) -> InnerMessage:
@@ -90,7 +90,7 @@ class InnerMessage:
         return message
 
     def queue_code(self) -> int:
-        """Return the code that the consume queue gets for the message."""
+        """Return the message's code in the consume queue: the given `tag_code`, or else the hash of its tag."""
         return tag_code_of(self.properties) if self.tag_code is None else self.tag_code
 
 
@@ -104,7 +104,7 @@ class Stored(NamedTuple):
 
 
 _MOST_DIGITS = 18
-"""Most digits of a number that fits 64 bits in any case."""
+"""Number of digits up to which every number fits 64 bits."""
 _UNUSED = ConsumeQueue()
 
 
@@ -148,14 +148,14 @@ class Store:
         return Stored(encode_offset_message_id(self.host, physical), offset, physical, now)
 
     def append_record(self, record: Record, queue_id: int) -> None:
-        """Append a record of another broker to this queue; only its queue, offset and address change."""
+        """Append another broker's record to a queue that moves to this broker; the record keeps its offset."""
         queue = self.queues.setdefault((record.topic, queue_id), ConsumeQueue(record.queue_offset))
         data = encode_record(replace(record, queue_id=queue_id))
         physical = self._append(data, record.queue_offset)
         queue.append(physical, len(data), tag_code_of(record.properties), record.store_timestamp)
 
     def _append(self, data: bytes, offset: int) -> int:
-        """Append an encoded record to the log, with this queue offset and its address, which is returned."""
+        """Append an encoded record to the log with this queue offset and its new address; return the address."""
         physical, room = self.log.reserve(len(data))
         room[_SIZE_BYTES:] = memoryview(data)[_SIZE_BYTES:]
         _PLACE.pack_into(room, _PLACE_AT, offset, physical)
@@ -163,7 +163,7 @@ class Store:
         return physical
 
     def open_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Return the columns of a queue to write to; create them at first use."""
+        """Return a queue's index for writing; create it if the queue was never used."""
         return self.queues.setdefault((topic, queue_id), ConsumeQueue())
 
     def expire(self, topic: str, queue_id: int, offset: int) -> None:
@@ -185,7 +185,7 @@ class Store:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Return the columns of a queue to read; empty columns if the queue was never used."""
+        """Return a queue's index for reading; an empty index if the queue was never used."""
         return self.queues.get((topic, queue_id), _UNUSED)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
@@ -203,7 +203,7 @@ class Store:
         return queue.store_times[offset - queue.base] if is_there else -1
 
     def search(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
-        """Return the offset of the message that a store time and a boundary find."""
+        """Return the offset that a search by store time finds by the rule `boundary`, at most the maximum offset."""
         return min(self.queue(topic, queue_id).search(time_ms, boundary), self.max_offset(topic, queue_id))
 
     def get_message(
@@ -224,7 +224,7 @@ class Store:
         return GetResult(scan.status, scan.next_offset, low, high, tuple(scan.records), cold)
 
     def corrected_offset(self, offset: int, right_offset: int) -> int:
-        """Return the next offset for a reader whose `offset` is out of bounds: here always `right_offset`."""
+        """Return the offset for a client to go on at after a pull out of bounds: at a master always `right_offset`."""
         return right_offset
 
     def messages(self, topic: str, queue_id: int) -> Iterator[Record]:
@@ -267,7 +267,7 @@ class Store:
     def _has_false_host_flags(self, message: InnerMessage) -> bool:
         """Return whether the message's sysFlag says that a host is an IPv6 address although it is not.
 
-        Brokers acknowledge and count such a message, and never enter it into its queue.
+        A broker gives such a message an offset and responds with success, but never enters it into its queue.
         """
         says_v6 = message.sys_flag & SysFlag.BORN_HOST_V6, message.sys_flag & SysFlag.STORE_HOST_V6
         are_v6 = is_ipv6(message.born_host), is_ipv6(self.host)
@@ -282,7 +282,7 @@ class Store:
 
 
 class Replica(Store):
-    """A slave's view of its master's messages, which may lack the last ones of each queue."""
+    """A slave's view of its master's messages; the last messages of each queue may be missing."""
 
     def __init__(self, master: Store, host: Address, corrects_offsets: Callable[[], bool] = lambda: False) -> None:
         super().__init__(master.clock, host, master.limits, master.log)
@@ -292,22 +292,26 @@ class Replica(Store):
         """Number of messages of each queue that the slave has not copied yet."""
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset of the first message that is not copied yet."""
+        """Return a queue's maximum offset at the slave: that of the first message that the slave has not copied yet."""
         queue = self.queue(topic, queue_id)
         return max(queue.min_offset, queue.max_offset - self.lag)
 
     def corrected_offset(self, offset: int, right_offset: int) -> int:
-        """Return `offset` itself unless slaves correct offsets, because a slave may be behind its master."""
+        """Return the offset for a client to go on at after a pull out of bounds.
+
+        It is the pull's own `offset`, because a slave may be behind its master, or `right_offset` if the settings let
+        slaves check offsets.
+        """
         return right_offset if self._corrects_offsets() else offset
 
 
 def is_number(text: str) -> bool:
-    """Return whether a property's text is a number that is not negative and fits 64 bits."""
+    """Return whether a property's text is a number without sign, of at most 18 digits."""
     return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def is_from_system_topic(record: Record) -> bool:
-    """Return whether a record names the topic and the queue to which its message belongs."""
+    """Return whether a record names its message's own topic and queue (REAL_TOPIC, REAL_QID), as in system topics."""
     return REAL_TOPIC in record.properties and is_number(record.properties.get(REAL_QUEUE_ID, ""))
 
 

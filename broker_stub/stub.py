@@ -4,8 +4,9 @@
         broker.put("orders", b"hello", tags="new")
         client = Client(broker.name_server)
 
-All servers listen on free loopback ports, are ready when the constructor returns, and are gone when `close` returns.
-All methods may be called from any thread.
+By default all servers listen on free loopback ports. They are ready when the constructor returns, except the gRPC
+proxy, which the first use of `endpoints` starts; they are gone when `close` returns. All methods may be called from any
+thread.
 """
 
 from __future__ import annotations
@@ -121,7 +122,8 @@ class Options(TypedDict, total=False):
 class StubCluster:
     """A name server and `brokers` masters, each with `slaves` slaves.
 
-    `brokers` is their number, which names them broker-a, broker-b ..., or their names, for example `room1@a`.
+    `brokers` is the number of masters, which are then named broker-a, broker-b ..., or a sequence of their names, for
+    example `room1@a`. `topics` gives the number of queues of each topic to create.
     """
 
     def __init__(
@@ -221,7 +223,7 @@ class StubCluster:
     def fill(self, topic: str, count: int, size: int, *, tags: str = "", broker: str | None = None) -> None:
         """Store `count` messages of `size` bytes at once, spread evenly over the topic's queues.
 
-        A body begins with the message's number in ten digits, or with as many of them as it has room for.
+        A body begins with the message's number in ten digits; a shorter body has only the last digits.
         """
         self.run(lambda: self._fill(topic, count, size, tags, broker))
 
@@ -230,15 +232,18 @@ class StubCluster:
         return self.run(lambda: self._messages(topic, queue_id, broker))
 
     def expire(self, topic: str, queue_id: int, offset: int, *, broker: str | None = None) -> None:
-        """Delete the messages of a queue before an offset, as retention does."""
+        """Delete the messages of a queue before an offset, as retention does; without `broker`, at the first master."""
         self.run(lambda: self._masters(broker)[0].store.expire(topic, queue_id, offset))
 
     def move_queue(self, topic: str, source: str, target: str) -> MessageQueue:
-        """Move the last queue of a topic with its messages to another broker, where it becomes the last one."""
+        """Move a topic's last queue, with its messages and their offsets, to another broker; return the new queue.
+
+        The new queue is the topic's last queue at the other broker.
+        """
         return self.run(lambda: self._move_queue(topic, self.state.broker(source), self.state.broker(target)))
 
     def remove_queue(self, topic: str, *, broker: str | None = None) -> None:
-        """Remove the last queue of a topic, together with its messages."""
+        """Remove the last queue of a topic, with its messages, at each master, or only at the master named `broker`."""
         self.faults.lose_queue(topic, broker)
 
     # --- groups, offsets, locks and connections ----------------------------------------------------------------------
@@ -328,9 +333,9 @@ class StubCluster:
         return broker
 
     def _listen_again(self, known: Address | None, host: str) -> Listener:
-        """Return a listener at the known address if its port is free, else at a free port.
+        """Return a `Listener` at the known address; if its host is another one or the address is in use, at a free one.
 
-        The address matters because message ids contain it.
+        A broker keeps its address if it can, because message ids contain it.
         """
         if known and known.host == host:
             with suppress(ConnectError):

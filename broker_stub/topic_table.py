@@ -37,13 +37,13 @@ FORBIDDEN_TO_SEND = frozenset(
 SYSTEM_TOPICS = FORBIDDEN_TO_SEND | {TEMPLATE_TOPIC, "BenchmarkTest", "CHECKPOINT_TOPIC", "RMQ_SYS_TRACE_TOPIC"}
 
 MOST_QUEUES = 16_384
-"""Limit of the queues of one topic; a request about all of them takes about a second then."""
+"""Maximum number of queues of a topic; a request about that many queues takes about a second."""
 
 _ILLEGAL = re.compile(r"[^%|a-zA-Z0-9_-]")
 _LONGEST, _LONGEST_OF_GROUP = 127, 255
 
 _random = Random()
-"""Numbers of our own, so that a seeded module `random` is left alone."""
+"""The stub's own generator; it leaves the generator of module `random`, which a test may have seeded, unchanged."""
 
 
 def check_name(topic: str, release: Release) -> None:
@@ -63,8 +63,8 @@ def check_name(topic: str, release: Release) -> None:
 def check_queue_count(count: int, release: Release) -> None:
     """Raise a `Refusal` if a topic would have too many queues.
 
-    A real broker refuses only what is no 32-bit number. It accepts a million queues, and responds no more when it is
-    asked for their offsets.
+    A real broker refuses only numbers that do not fit 32 bits. It accepts a million queues, but stops responding when
+    a client asks for their offsets.
     """
     if count > MOST_QUEUES:
         code = illegal_code(release) if count < 2**31 else ResponseCode.SYSTEM_ERROR

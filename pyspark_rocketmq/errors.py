@@ -14,8 +14,9 @@
     ├─ PlanTooLarge                    a batch of too many tasks
     ├─ NoPullApi                       a gRPC server without pulling
     ├─ DataLossError                   OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished,
-    │                                MessagesMissing
+    │                                  MessagesMissing
     ├─ DecodeError                     a stored message that cannot be read
+    ├─ ColumnError (ValueError)        a DataFrame that cannot be written
     ├─ SendError                       messages that landed, failed, or have an unknown fate
     └─ SendBackError                   rows that brokers did not take back
 
@@ -253,7 +254,7 @@ class AddressNotAllowed(RouteError):
 
 
 class BrokerError(RocketMQError):
-    """A response code other than success, with the remark as `shown` returns it."""
+    """A response code other than success, with the server's remark, escaped and cut to a limited length."""
 
     code = "BROKER"
     response_code: int = -1

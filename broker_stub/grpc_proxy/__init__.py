@@ -1,8 +1,8 @@
 """Serve gRPC clients of RocketMQ 5, as a proxy before the cluster.
 
-Official 5.x clients send, receive and acknowledge through it, and share topics, groups and offsets with clients of the
-other ports. It also reads by queue and offset, which Apache's proxy does not; `ProxyOptions.like_apache` turns that
-off.
+Official 5.x clients send, receive and acknowledge through the proxy, and share topics, groups and offsets with
+remoting clients. Clients can also read by queue and offset, which Apache's proxy does not offer;
+`ProxyOptions.like_apache` turns that off.
 
     calls        one call, its errors and responses     server       the gRPC server and its fault injector
     proxy        the proxy's state                      clients      known clients

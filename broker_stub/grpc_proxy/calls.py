@@ -27,7 +27,7 @@ _LANGUAGES = {"DOT_NET": LanguageCode.DOTNET, "GOLANG": LanguageCode.GO}
 
 @dataclass(frozen=True, slots=True)
 class GrpcCall:
-    """One call of a gRPC method: the request, the client's metadata and its address."""
+    """One call of a gRPC method: the request, and the client's metadata and address."""
 
     request: Any
     metadata: Mapping[str, str]
@@ -74,7 +74,7 @@ class PendingResponse:
             on_complete()
 
     def take(self) -> Any:
-        """Return the response if there is one, else the result of `on_timeout`."""
+        """Return the response if it is set, else the timeout response."""
         return self._on_timeout() if self._response is None else self._response
 
 

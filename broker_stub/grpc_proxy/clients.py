@@ -36,7 +36,7 @@ class ProxyChannel:
         self._on_oneway = on_oneway
 
     def reply(self, request: Command, response: Command, reply_fault: ReplyFault | None = None) -> None:
-        """Pass the broker's response to the call; the fault is ignored, since `server` injects the proxy's faults."""
+        """Pass the broker's response to the gRPC call; ignore the fault, since `FaultInjector` injects faults there."""
         self._on_response(response)
 
     def send_oneway(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
@@ -75,7 +75,10 @@ class Clients:
         self._expiry_ms = expiry_ms
 
     def find_or_add(self, client_id: str, make_line: Callable[[], ProxyChannel]) -> Client:
-        """Return the client with this id, adding it if it is unknown, and note that it called now."""
+        """Return the client with this id and record the time of this call; add the client if it is unknown.
+
+        `make_line` returns the channel for a new client.
+        """
         now = self._clock.elapsed_ms()
         client = self.table.setdefault(client_id, Client(client_id, make_line(), now))
         client.seen_ms = now
@@ -90,7 +93,7 @@ class Clients:
         self.table.pop(client_id, None)
 
     def stream_ended(self, client_id: str, write_command: WriteCommand) -> None:
-        """Note that a Telemetry stream has ended; do nothing if the client has opened another one since."""
+        """Forget a client's ended Telemetry stream; do nothing if the client has opened another one since."""
         client = self.table.get(client_id)
         if client and client.write_command is write_command:
             client.write_command = None

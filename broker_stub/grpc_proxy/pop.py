@@ -1,11 +1,11 @@
 """Pop messages: make them invisible to a group's other consumers for a time.
 
-When its time is up, an invisible message that was not acknowledged is delivered again, as another attempt. The group's
+A message that is not acknowledged within its invisible period is delivered again, as another attempt. The group's
 committed offset is that of its first unacknowledged message. If another client changes this offset, invisible messages
 are forgotten and the queue is read from the new offset.
 
-If a group consumes in order, it gets no more messages of a queue while any message of the queue is invisible. Only if
-the request repeats an attempt, by the attempt's id, it gets the same messages again.
+If a group consumes in order, it gets no more messages of a queue while any message of the queue is invisible. But a
+request with the attempt id of the request that popped these messages gets the same messages again.
 
 Unlike at a real broker, a message whose time is up does not move to a retry topic but stays in its queue.
 """
@@ -38,12 +38,12 @@ class PopRequest:
     message_filter: MessageFilter | None
     invisible_ms: int
     attempt_id: str = ""
-    """Id of the attempt; a client that repeats a request sends the same id again."""
+    """Id that the client gives to a request; if it repeats the request, it sends the same id again."""
     keeps_renewing: Callable[[], bool] | None = None
     """Called when an invisible period ends; the period is renewed if it returns True. None: never renewed."""
 
     def for_remaining(self, count: int) -> PopRequest:
-        """Return the same request for the messages that are missing after `count` were popped."""
+        """Return the same request, for `count` messages fewer, because these are popped already."""
         return replace(self, count=self.count - count)
 
 
@@ -61,7 +61,7 @@ class PoppedMessage:
 
 
 class PopQueue:
-    """The state of one queue for one group that pops it."""
+    """The state of one queue for one group that pops messages of it."""
 
     def __init__(self, pop_state: PopState, broker: Broker, group: str, topic: str, queue_id: int) -> None:
         self.broker, self.group, self.topic, self.queue_id = broker, group, topic, queue_id
@@ -71,15 +71,15 @@ class PopQueue:
         self._attempts: dict[int, int] = {}
         """Number of earlier deliveries of each message that became visible again, by offset."""
         self.next_offset = 0
-        """Offset of the first message that was never popped."""
+        """Offset behind the last message that was popped, or passed over because the filter did not match."""
 
     def __repr__(self) -> str:
         return f"<PopQueue {self.topic}/{self.queue_id} of {self.group}, {len(self._invisible)} invisible>"
 
     def pop_messages(self, request: PopRequest, *, is_orderly: bool, max_attempts: int) -> list[PoppedMessage]:
-        """Return popped messages: first messages that became visible again, then new ones.
+        """Pop and return messages: first those that became visible again, then new ones.
 
-        An orderly group gets none while other messages of the queue are invisible.
+        An orderly group gets none while messages are invisible that another attempt id popped.
         """
         self._adopt_committed_offset()
         if is_orderly and not self._take_back_attempt(request):
@@ -102,7 +102,7 @@ class PopQueue:
         self._commit_progress()
 
     def extend(self, popped: PoppedMessage, ms: int) -> None:
-        """Let a message's invisible period end `ms` from now, without renewal, and give the message a new handle."""
+        """End a message's invisible period `ms` from now, without automatic renewal; give it a new receipt handle."""
         popped.timer.cancel()
         popped.request = replace(popped.request, keeps_renewing=None)
         self._state.renew_handle(popped)
@@ -111,9 +111,9 @@ class PopQueue:
     # --- committed offset --------------------------------------------------------------------------------------------
 
     def _adopt_committed_offset(self) -> None:
-        """Restart at the group's committed offset if another client changed it.
+        """Start again at the group's committed offset, if another client has changed this offset.
 
-        A group without a committed offset starts at `_first_offset`.
+        If the group has no committed offset, start at `_first_offset`.
         """
         offsets = self.broker.offsets
         offsets.take_reset(self.group, self.topic, self.queue_id)
@@ -122,7 +122,10 @@ class PopQueue:
             self._restart_at(self._first_offset() if committed is None else committed)
 
     def _first_offset(self) -> int:
-        """Return the offset at which a new group starts: 0 if nothing was deleted, else that of the last message."""
+        """Return the offset at which a group without a committed offset starts: 0, or that of the queue's last message.
+
+        It is 0 if no message has expired and the settings say that the queue's first message counts as in memory.
+        """
         store, in_memory = self.broker.store, self.broker.settings.first_message_in_memory
         if store.min_offset(self.topic, self.queue_id) == 0 and in_memory:
             return 0
@@ -136,7 +139,10 @@ class PopQueue:
         self.next_offset = offset
 
     def _commit_progress(self) -> None:
-        """Commit the offset of the first unacknowledged message; commit nothing for a group that never popped one."""
+        """Commit the offset of the first popped message that is not acknowledged; without one, commit `next_offset`.
+
+        Offset 0 is not committed for a group that has neither popped nor committed anything yet.
+        """
         progress = min(self._invisible.keys() | self._attempts.keys(), default=self.next_offset)
         if self._committed is not None or self._invisible or progress:
             self._committed = progress
@@ -145,7 +151,10 @@ class PopQueue:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _take_back_attempt(self, request: PopRequest) -> bool:
-        """Make messages visible again that the same attempt popped before; return whether none is invisible then."""
+        """Make messages visible again that an earlier request with the same attempt id popped.
+
+        Return False if a message that another attempt popped is still invisible, else True.
+        """
         for popped in list(self._invisible.values()):
             if not request.attempt_id or popped.request.attempt_id != request.attempt_id:
                 return False
@@ -155,7 +164,10 @@ class PopQueue:
         return True
 
     def _take_visible(self, max_count: int, max_attempts: int) -> Iterator[Record]:
-        """Yield messages that became visible again; send those without further attempts to the dead letters instead."""
+        """Yield up to `max_count` messages that became visible again.
+
+        Messages that have had `max_attempts` deliveries are stored as dead letters instead.
+        """
         for offset in sorted(self._attempts)[:max_count]:
             record = self._record(offset)
             if record is None:
@@ -171,7 +183,7 @@ class PopQueue:
         return next((record for data in found.records for record in decode_records(data)), None)
 
     def _read_new(self, max_count: int, message_filter: MessageFilter | None) -> list[Record]:
-        """Return messages that were never popped; those that the filter does not match are passed over for ever."""
+        """Return messages that the group never popped; those that the filter does not match are skipped for ever."""
         records: list[Record] = []
         while len(records) < max_count:
             left = max_count - len(records)
@@ -246,7 +258,7 @@ class PopState:
         return popped if popped and (popped.queue.group, popped.queue.topic) == (group, topic) else None
 
     def add_listener(self, group: str, topic: str, on_change: Callable[[], None]) -> None:
-        """Call `on_change` when a message of a group and topic becomes visible again or is acknowledged."""
+        """Call `on_change` whenever a message of this group and topic becomes visible again or is acknowledged."""
         self._listeners[group, topic].append(on_change)
 
     def remove_listener(self, group: str, topic: str, on_change: Callable[[], None]) -> None:
@@ -262,7 +274,7 @@ class PopState:
         self._popped[popped.handle] = popped
 
     def release_handle(self, popped: PoppedMessage) -> None:
-        """Make a message's receipt handle invalid, and wake the consumers that wait for its topic."""
+        """Make a popped message's receipt handle invalid; wake calls that wait for messages of its group and topic."""
         self._popped.pop(popped.handle, None)
         for on_change in self._listeners[popped.queue.group, popped.queue.topic].copy():
             self.clock.call_later(0, on_change)

@@ -1,9 +1,9 @@
 """Hold the proxy's own state, and pass gRPC calls on to brokers.
 
 As in a proxy of RocketMQ 5, most calls become requests to brokers. The brokers' handlers serve these as they serve any
-client's, and their response codes become gRPC statuses. Pops and queries of offsets use the brokers' state directly.
-The proxy keeps what brokers do not keep: clients and their
-settings, popped messages, open transactions. All of it lives in the stub's thread.
+client's, and their response codes become gRPC statuses. Pops, routes, and queries of a group's committed offset use
+the brokers' state directly. The proxy keeps what brokers do not keep: clients and their settings, popped messages, open
+transactions. All state lives in the stub's thread.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class ProxyOptions:
     like_apache: bool = False
     """Whether the proxy has the limits of Apache's.
 
-    These are: no pull methods, no call before the client's settings, and NORMAL messages only in topics without a type.
+    These are: no pull methods; no receiving and no heartbeat before the client's settings; in topics without a type
+    only NORMAL messages.
     """
     status_last: bool = False
     """Whether the status ends a pull's stream instead of beginning it; real proxies do either."""
@@ -59,7 +60,7 @@ class ProxyOptions:
 
 
 class HalfMessage(NamedTuple):
-    """Broker and offsets of a half message whose transaction is open."""
+    """Broker, log address and queue offset of a half message, or of its last checked copy, in an open transaction."""
 
     broker: Broker
     commit_log_offset: int

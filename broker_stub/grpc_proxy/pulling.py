@@ -88,7 +88,8 @@ def _read_pull(proxy: Proxy, call: GrpcCall) -> tuple[Broker, PullMessageRequest
 def _items(proxy: Proxy, response: Command) -> list[Any]:
     """Convert a broker's response to a pull into the gRPC responses that are streamed to the client.
 
-    They are one per message, one with the next offset, and one with the status; for an error, only the status.
+    There is one per message, then one with the next offset; the status comes before or after these
+    (`ProxyOptions.status_last`). For an error there is only the status.
     """
     if response.code == ResponseCode.SUCCESS:
         status = OK

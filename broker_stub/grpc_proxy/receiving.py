@@ -1,4 +1,4 @@
-"""Serve the gRPC methods that receive and acknowledge messages, change their invisible time, or give them up."""
+"""Serve gRPC methods that receive and acknowledge messages, change their invisible time, or make them dead letters."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _ReceiveCall:
         return popped_messages
 
     def _queues(self) -> list[PopQueue]:
-        """Return all queues of the topic at the broker; each call begins with another queue."""
+        """Return a topic's readable queues at the broker; each call begins with another queue."""
         config = self._broker.topics.find(self._topic)
         number = config.read_queue_nums if config else 0
         first = next(self._proxy.pop_state.turns)
@@ -148,7 +148,10 @@ def _check_settings(proxy: Proxy, call: GrpcCall) -> None:
 
 
 def _find_broker(proxy: Proxy, topic: str, name: str) -> Broker:
-    """Return the broker of this name, or any broker that has the topic if the name is empty."""
+    """Return the master of this name; for an empty name, the next in turn of the masters that have the topic.
+
+    Raise StatusError if no reachable master with this name has the topic.
+    """
     brokers = [broker for broker, _ in proxy.masters_of(topic) if name in ("", broker.name)]
     if not brokers:
         raise StatusError(Code.BAD_REQUEST, f"no broker {name} has topic {topic}")
@@ -210,7 +213,7 @@ def _ack(proxy: Proxy, group: str, topic: str, entry: Any) -> Any:
 def change_invisible_duration(proxy: Proxy, call: GrpcCall) -> Any:
     """Set how long a message stays invisible, counted from now, and return its new receipt handle.
 
-    A refusal returns the handle of the request, because clients replace their handle by that of any response.
+    A refusal returns the handle of the request, because clients replace their handle by the one in any response.
     """
     request = call.request
     try:

@@ -29,7 +29,7 @@ _PERMISSIONS = {
 
 @serves("QueryRoute")
 def query_route(proxy: Proxy, call: GrpcCall) -> Any:
-    """Return all queues of a topic, for every reachable broker process; slaves list the same queues as their master."""
+    """Return a topic's queues at each reachable master, and the same queues again at each of its reachable slaves."""
     topic = check_topic(call.request.topic)
     configs = {broker.name: config for broker, config in proxy.masters_of(topic)}
     queues = [
@@ -66,7 +66,7 @@ def _queue(
 
 @serves("QueryAssignment")
 def query_assignment(proxy: Proxy, call: GrpcCall) -> Any:
-    """Return one assignment per broker, for any of its queues, or one per queue if the group consumes in order."""
+    """Return one assignment per broker (id -1: any queue), or one per queue if the group consumes in order."""
     topic, group = check_topic(call.request.topic), check_group(call.request.group)
     assignments = [
         _Assignment(message_queue=_queue(proxy, broker, config, queue_id, Permission.READ))

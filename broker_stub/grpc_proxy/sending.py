@@ -55,7 +55,7 @@ def send_message(proxy: Proxy, call: GrpcCall) -> Any:
 
 
 def common_status(statuses: Any) -> Any:
-    """Return the status that all entries share, or MULTIPLE_RESULTS if they differ."""
+    """Return one of the statuses if all have the same code, else MULTIPLE_RESULTS."""
     by_code = {status.code: status for status in statuses}
     if len(by_code) == 1:
         return next(iter(by_code.values()))
@@ -88,7 +88,7 @@ def _send(proxy: Proxy, call: GrpcCall, message: Any) -> Any:
 
 
 def _choose_queue(proxy: Proxy, message: Any) -> tuple[Broker, int]:
-    """Return a master and a queue id: by hash for a message group, else the next queue in turn.
+    """Return a master and a queue id: by the hash of the message group, or without one the next queue in turn.
 
     The queue that the client names has no effect, as at Apache's proxy.
     """
@@ -151,7 +151,10 @@ def _end_header(request: Any, topic: str, half: HalfMessage) -> EndTransactionRe
 
 @serves("RecallMessage")
 def recall_message(proxy: Proxy, call: GrpcCall) -> Any:
-    """Recall the delayed message that a recall handle names; raise StatusError if its broker is unknown or down."""
+    """Recall the delayed message that a recall handle names.
+
+    Raise StatusError if the handle is malformed, or if its broker is unknown or down.
+    """
     topic = check_topic(call.request.topic)
     handle = decode_recall_handle(call.request.recall_handle)
     broker = proxy.cluster.reachable_master(handle.broker_name) if handle else None

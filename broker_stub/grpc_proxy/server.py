@@ -2,7 +2,7 @@
 
 The server is asynchronous and runs in the stub's thread, where all state lives. So a call or stream that waits takes no
 thread, and thousands of idle streams keep nobody else waiting. There are two limits: of open calls, and of Telemetry
-streams among them. Whatever exceeds a limit ends with RESOURCE_EXHAUSTED.
+streams among them. A call or stream beyond a limit ends with RESOURCE_EXHAUSTED.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Run = Callable[[Callable[[], Any]], Any]
 """Runs a function in the stub's thread and returns its result."""
 
 MAX_CALLS = 4096
-"""Maximum number of open calls, including calls that wait and streams."""
+"""Maximum number of open calls, including waiting calls and streams."""
 MAX_WAIT_S = 60.0
 _RESPONSE_MARGIN_S = 0.5
 """Seconds before the caller's deadline at which the server stops waiting, so that its response arrives in time."""
@@ -70,7 +70,7 @@ class GrpcServer:
         return f"<GrpcServer {self.address}>"
 
     def close(self) -> None:
-        """End all calls, and release the port; return after a timeout in any case."""
+        """End all calls, and release the port; after a timeout, leave calls that have not ended."""
         try:
             self._finish(self._server.stop(None), _STOP_TIMEOUT_S)
         except TimeoutError:
@@ -81,7 +81,7 @@ class GrpcServer:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
 
     async def _open(self, address: Address) -> Address:
-        """Start the server; return the address with the number of its port."""
+        """Start the server; return its address, which has the chosen port number if the given port is 0."""
         self._server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
         try:
@@ -165,7 +165,10 @@ class GrpcServer:
     # --- the Telemetry stream ----------------------------------------------------------------------------------------
 
     async def _serve_telemetry(self, commands: AsyncIterator[Any], context: Any) -> None:
-        """Write commands to a client until it leaves; abort the stream if its settings are invalid."""
+        """Exchange commands with a client until it leaves.
+
+        Abort the stream if the client's settings are invalid, or if too many streams are open.
+        """
         call = _read_call(None, context)
         try:
             self._check(call)
@@ -200,7 +203,7 @@ class GrpcServer:
     async def _read_commands(
         self, commands: AsyncIterator[Any], call: GrpcCall, outbox: asyncio.Queue[Any], put: WriteCommand
     ) -> None:
-        """Handle a client's commands, each after the client has taken what was written to it."""
+        """Handle a client's commands; before the next one, wait until all commands to the client are written."""
         try:
             async for command in commands:
                 handle_command(self._proxy, call, command, put)
@@ -214,8 +217,8 @@ class GrpcServer:
 class FaultInjector:
     """Injects scripted faults into gRPC calls.
 
-    If the fault is a response code, the call is not carried out. Otherwise it is, and the fault acts on the response:
-    it is late by the stub's clock, is never sent, or the call ends as on a broken connection.
+    If the fault is a response code, the call is not carried out. With any other fault the call is carried out, and its
+    response is sent late (by the stub's clock) or never, or the call ends as on a broken connection.
     """
 
     def __init__(self, proxy: Proxy) -> None:
@@ -238,7 +241,7 @@ class FaultInjector:
 
 
 def _scripted_error(fault: Fault) -> StatusError | None:
-    """Return the scripted error code as a StatusError; None if the fault is no code.
+    """Return the scripted error code as a StatusError; None for a fault of another kind.
 
     A gRPC code stays as it is; a broker's code is translated as the proxy translates it.
     """

@@ -1,8 +1,8 @@
 """Serve the Telemetry stream, heartbeats and terminations of gRPC clients.
 
-A client writes its settings, and the proxy returns them, completed. It registers the client at the brokers as a member
-of its group, or as a producer of its topics. If a broker checks a half message, the proxy sends the check to the
-producer's stream.
+A client writes its settings, and the proxy completes and returns them. The proxy also registers the client at the
+brokers as a member of its group, or as a producer of its topics. If a broker checks a half message, the proxy sends the
+check to the producer's stream.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class InvalidSettings(Exception):
 
 
 def handle_command(proxy: Proxy, call: GrpcCall, command: Any, write_command: WriteCommand) -> None:
-    """Handle a client's command: register the client by its settings, and write the completed settings back.
+    """Register a gRPC client by the settings that it sends, and write these back, completed with the server's values.
 
-    Commands that are no settings are ignored.
+    Ignore a command that contains no settings.
     """
     if command.WhichOneof("command") != "settings":
         return
@@ -121,7 +121,7 @@ def _complete_subscription(proxy: Proxy, settings: Any) -> None:
 
 @serves("Heartbeat")
 def heartbeat(proxy: Proxy, call: GrpcCall) -> Any:
-    """Register the client at all brokers again, which keeps its membership alive."""
+    """Register a client again at all masters, if it has sent its settings; this keeps its membership alive."""
     client = _require_client(proxy, call)
     if client.settings is not None:
         _register(proxy, call, client)
@@ -206,8 +206,8 @@ def _forwarder(proxy: Proxy, client_id: str) -> Callable[[RequestCode, Header | 
 def _check_command(proxy: Proxy, header: CheckTransactionStateRequestHeader, body: bytes) -> Any:
     """Return the command that asks a producer about a half message.
 
-    The broker checks a copy of the message; remember the copy's broker and offsets, because the producer's response
-    ends the copy.
+    The broker checks a copy of the message. Store the copy's broker and offsets under the transaction id, because the
+    producer's response must end the copy, not the original message.
     """
     record, _ = decode_record(body)
     transaction_id = header.transaction_id or ""
@@ -219,8 +219,8 @@ def _check_command(proxy: Proxy, header: CheckTransactionStateRequestHeader, bod
 
 
 def _checking_broker(proxy: Proxy, header: CheckTransactionStateRequestHeader, transaction_id: str) -> Broker:
-    """Return the broker that sent the check.
+    """Return the broker that asks about a half message.
 
-    A 4.9.7 broker does not name itself; in that case it is the broker to which the message was sent.
+    A 4.9.7 broker does not name itself in its request; then it is the broker to which the half message was sent.
     """
     return proxy.cluster.broker(header.bname) if header.bname else proxy.half_messages[transaction_id].broker

@@ -59,7 +59,7 @@ def _assign(broker: Broker, query: QueryAssignmentRequestBody) -> list[MessageQu
 
 
 def _readable_queues(broker: Broker, topic: str) -> list[MessageQueue]:
-    """Return the readable queues of a topic at all brokers, sorted."""
+    """Return the readable queues of a topic at all reachable brokers, sorted."""
     route = find_route(broker.cluster, topic)
     return sorted(
         MessageQueue(topic, data.broker_name, queue_id)

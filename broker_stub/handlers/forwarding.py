@@ -56,7 +56,10 @@ def consume_directly(broker: Broker, request: ClientRequest) -> HandlerResult:
 def _with_broker_fields(
     broker: Broker, header: ConsumeMessageDirectlyResultRequestHeader
 ) -> ConsumeMessageDirectlyResultRequestHeader:
-    """Return the header with the fields that the broker adds before it forwards the request."""
+    """Return the header of a request to consume a message directly, as the broker forwards it to the consumer.
+
+    The broker adds its name, and at 5.x the system flags of the topic and the group.
+    """
     forwarded = replace(header, broker_name=broker.name)
     if not broker.release.is_5x:
         return forwarded
@@ -86,7 +89,7 @@ def _forward(
 
 
 def _forwarder(request: ClientRequest, timeout_remark: str) -> Callable[[Command | None], None]:
-    """Return a function that forwards a consumer's response to the administrator, or an error if there was none."""
+    """Return a callback that forwards a consumer's response to the administrator, or an error if it gets None."""
 
     def forward_response(reply: Command | None) -> None:
         if reply is None:

@@ -254,10 +254,9 @@ def get_consume_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 
 def _topics_to_count(broker: Broker, header: GetConsumeStatsRequestHeader) -> list[str]:
-    """Return the topics that the request names, else those in which the group has offsets.
+    """Return the topics that a request names, or else all topics in which its group has committed offsets.
 
-    If members are connected, leave out topics that they do not subscribe to; a list of several topics is taken
-    unchanged.
+    If the group has connected members, leave out topics to which they do not subscribe, but keep all of a `topic_list`.
     """
     if header.topic_list:
         return [topic for topic in header.topic_list.split(";") if topic]
@@ -319,7 +318,7 @@ def _stats_of_group(broker: Broker, group: str, *, ordered: bool) -> list[dict[s
 
 
 def _written_progress(broker: Broker, group: str, config: TopicConfig) -> dict[MessageQueue, dict[str, Any]]:
-    """Return a group's progress in all writable queues of a topic; a queue without an offset counts from 0."""
+    """Return a group's offset and the maximum offset of each writable queue of a topic; an uncommitted offset is 0."""
     queues = (MessageQueue(config.topic_name, broker.name, queue_id) for queue_id in range(config.write_queue_nums))
     return {queue: fastjson.parse(encode_body(_progress(broker, group, queue))) for queue in queues}
 

@@ -30,9 +30,10 @@ from ..state import Broker
 
 @handles(RequestCode.HEART_BEAT)
 def heartbeat(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Register a client in its groups; at 5.x the response says whether subscriptions may have changed.
+    """Register a client in its groups; at 5.x the response says whether its groups' subscriptions may have changed.
 
-    They may have if the heartbeat has no fingerprint of them, or one that differs from the group's last one.
+    They may have changed if the heartbeat contains no fingerprint (hash) of the client's subscriptions, or another one
+    than the last heartbeat of the group.
     """
     beat = decode_body(HeartbeatData, request.body)
     fingerprint = beat.heartbeat_fingerprint if broker.release.is_5x else 0

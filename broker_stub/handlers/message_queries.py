@@ -87,7 +87,7 @@ def query_consume_queue(broker: Broker, request: ClientRequest) -> HandlerResult
 
 
 def _subscription(broker: Broker, header: QueryConsumeQueueRequestHeader) -> dict[str, Any]:
-    """Return the response's fields about the named group's subscription to the topic; none without a group."""
+    """Return the response's fields about a group's subscription to a topic; no fields if the request names no group."""
     if header.consumer_group is None:
         return {}
     group = broker.consumer_groups.table.get(header.consumer_group)

@@ -122,7 +122,7 @@ def get_topics_by_cluster(cluster: Cluster, request: ClientRequest) -> HandlerRe
 
 @handles_as_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
 def get_system_topics(cluster: Cluster, request: ClientRequest) -> HandlerResult:
-    """Return the topics that are named after the cluster and its brokers, and one broker's address."""
+    """Return the system topics that are named after the cluster and its brokers, and the address of one broker."""
     brokers = broker_table(cluster)
     address = next((str(broker.address) for broker in cluster.reachable_brokers()), None)
     names = TopicList(broker_addr=address, topic_list=(cluster.settings.cluster_name, *brokers))
@@ -200,7 +200,7 @@ def put_value(cluster: Cluster, request: ClientRequest) -> HandlerResult:
 def _mark_ordered(cluster: Cluster, topic: str) -> None:
     """Set the order flag in a topic's configuration at all masters.
 
-    Real brokers set the flag only when they register.
+    A real broker sets the flag later, when it registers at the name server again.
     """
     for broker in cluster.masters():
         if (config := broker.topics.find(topic)) and not config.order:

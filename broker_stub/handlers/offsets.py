@@ -84,9 +84,9 @@ def get_earliest_store_time(broker: Broker, request: ClientRequest) -> HandlerRe
 
 @handles(RequestCode.QUERY_CONSUMER_OFFSET)
 def query_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return a group's committed offset; without one, return 0 if the first message is still in memory, else refuse.
+    """Return a group's committed offset in a queue; without one, return 0 if message 0 is in memory, else refuse.
 
-    At 5.x a request can forbid the 0; then it is refused, too.
+    At 5.x a request can forbid the answer 0; it is then refused if the group has no committed offset.
     """
     header = request.header(QueryConsumerOffsetRequestHeader)
     stored = broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
@@ -101,9 +101,9 @@ def query_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerResu
 
 
 def _starts_at_zero(broker: Broker, topic: str, queue_id: int) -> bool:
-    """Return whether a new group starts at 0: the queue's first message exists and counts as in memory.
+    """Return whether a group without a committed offset starts at 0: if message 0 exists and counts as in memory.
 
-    Releases before 5.1.0 only checked that the message is not on disk, so an empty queue passed, too.
+    Releases before 5.1.0 only check that message 0 is not on disk; so a group starts at 0 in an empty queue, too.
     """
     queue = broker.store.queue(topic, queue_id)
     is_there = queue.min_offset == 0 and (queue.max_offset > 0 or not broker.release.is_5x)
@@ -195,9 +195,10 @@ def clone_offsets(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
 def reset_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Reset a group's offsets, at 5.x in the broker's table, at 4.9.7 by notifying the group's members; return them.
+    """Reset a group's offsets in a topic, and return the new offset of each queue.
 
-    With the setting `server_side_reset` off, 5.x notifies the members, too.
+    5.x changes the broker's table of offsets. 4.9.7, and 5.x with the setting `server_side_reset` off, notify the
+    group's members instead.
     """
     header = request.header(ResetOffsetRequestHeader)
     if broker.release.is_5x and broker.settings.server_side_reset:
@@ -239,7 +240,7 @@ def _target_offsets(broker: Broker, header: ResetOffsetHeader, config: TopicConf
 
 
 def _offset_at(broker: Broker, topic: str, queue_id: int, time_ms: int) -> int:
-    """Return a queue's offset at a store time, or its maximum offset if the time is negative."""
+    """Return the offset that a search by store time finds in a queue; the maximum offset for a negative time."""
     if time_ms < 0:
         return broker.store.max_offset(topic, queue_id)
     boundary = Boundary.LOWER if broker.release.is_5x else Boundary.NEAREST
@@ -285,7 +286,7 @@ def _notify_members(broker: Broker, header: ResetOffsetHeader, moved: dict[Messa
 
 @handles(RequestCode.GET_ALL_DELAY_OFFSET)
 def get_delay_offsets(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return, by delay level, the offset of the next delayed message to deliver."""
+    """Return, by delay level, the offset of the next message to deliver in the level's queue."""
     table: dict[str, Any] = {"dataVersion": _data_version(broker), "offsetTable": broker.delayed_messages.delivered}
     return response(body=fastjson.write(table, bare_integer_keys=True))
 

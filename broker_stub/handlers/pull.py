@@ -199,11 +199,12 @@ def _code(status: GetStatus, offset: int) -> ResponseCode:
 
 
 def _slave_response(broker: Broker, found: GetResult, code: ResponseCode, suggestion: int) -> tuple[ResponseCode, int]:
-    """Return the response code and the suggested broker id of a slave.
+    """Return the response code of a slave to a pull, and the broker id that it suggests for the next pull.
 
-    A slave may be behind its master, so it can tell the client to pull again at the master. It does so at 5.x for every
-    code but success, if the master is up and the messages are not cold; it suggests the master even with success then.
-    Otherwise it does so only for a wrong offset, and only if its settings do not let it judge offsets.
+    A slave may be behind its master, so it can tell the client to pull again at the master (PULL_RETRY_IMMEDIATELY).
+    If the master of a 5.x slave is up and the messages are not cold (on disk), this code replaces every code but
+    SUCCESS, and the master is suggested even with SUCCESS. Otherwise this code replaces only PULL_OFFSET_MOVED, and
+    only if the settings do not let slaves check offsets.
     """
     if broker.release.is_5x and not found.cold and broker.cluster.reachable_master(broker.name):
         return (code if code == ResponseCode.SUCCESS else ResponseCode.PULL_RETRY_IMMEDIATELY), MASTER_ID

@@ -213,7 +213,7 @@ def _batch_message(broker: Broker, outer: InnerMessage, outer_text: str, entry: 
 
 @handles(RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 def send_reply(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Push a reply to the client that its REPLY_TO_CLIENT property names, and store the reply."""
+    """Push a reply message to the requester, which its REPLY_TO_CLIENT property names, and store the reply."""
     return check_and_accept(broker, request, read_send_header(request), _accept_reply)
 
 

@@ -37,7 +37,10 @@ def queue_key(queue: MessageQueue) -> bytes:
 
 
 def node_keys(members: Members, per_member: int) -> list[bytes]:
-    """Return the keys `member-number` of all virtual nodes; where a member is listed again, its numbers continue."""
+    """Return the keys of all virtual nodes: `member-0`, `member-1` and so on, `per_member` for each listed member.
+
+    If a member is listed twice, the numbers continue, so that it gets twice as many nodes.
+    """
     most = max(Counter(members).values())
     numbers = [b"%d" % number for number in range(most * per_member)]
     keys: list[bytes] = []

@@ -100,7 +100,10 @@ class MachineRoomNearby:
         return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """Return the queues that one member gets of its own room, then those of rooms without members, by room name."""
+        """Return one member's share of the queues in its own room, then its shares of the rooms without members.
+
+        All members share a room without members. Such rooms are sorted by name.
+        """
         if not check_listed(current, queues, members):
             return []
         rounds = [(local, takers) for local, takers in self._rounds(queues, members) if current in takers]
@@ -117,7 +120,10 @@ class MachineRoomNearby:
         return [list(assigned[member]) for member in members]
 
     def _rounds(self, queues: Queues, members: Members) -> list[tuple[list[MessageQueue], Members]]:
-        """Return each room's queues and the members that share them, rooms with members first."""
+        """Return (queues, members that share them) for each room with queues, rooms with members first.
+
+        The queues of a room without members are shared by all members.
+        """
         queues_in = _group(queues, self._broker_room)
         members_in = _group(members, self._member_room)
         rooms = sorted(queues_in, key=lambda room: (room not in members_in, java_order(room)))

@@ -92,7 +92,7 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_callable(name: str, value: object, signature: str) -> None:
-    """Raise `OptionError` if the value cannot be called; `signature` tells the caller how it would be called."""
+    """Raise `OptionError` if the value cannot be called; its advice is to give a function with this signature."""
     if not callable(value):
         raise OptionError(name, _show(value), "cannot be called", advice=f"give a function {signature}")
 

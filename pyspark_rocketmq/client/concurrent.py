@@ -162,7 +162,10 @@ class ConcurrentService:
     def _dispose(
         self, assigned: Assigned, batch: MessageBatch, done_count: int, delay_level: int
     ) -> list[ReceivedMessage]:
-        """Send failed messages back, and return those that no broker took. In broadcasting, drop them."""
+        """Send back the messages that failed, and return those that no broker took.
+
+        The first `done_count` messages of the batch have succeeded. In broadcasting, drop the others and return none.
+        """
         failed = batch[done_count:]
         if self._is_broadcasting:
             for message in failed:

@@ -109,9 +109,10 @@ class DeadLetters:
     ) -> Report:
         """Send dead letters to the topics they came from, at most `most_per_second`, and return a report.
 
-        Only those for which `wanted` returns True are sent; by default all are. A failed send is reported and the next
-        one tried. `starts` gives the first offset of a queue, as in `read`; `next_offsets` of the report are starts for
-        the next call. They do not pass a letter that failed, so let `wanted` of that call leave out `resent`.
+        Only those for which `wanted` returns True are sent; by default all are. A failed send is reported, and the next
+        letter is tried. `starts` gives the first offset of a queue, as in `read`. The report's `next_offsets` are
+        `starts` for a next call. Where a letter failed, that call begins at it and reads later letters again, even
+        those that were sent: its `wanted` should return False for the letters in the report's `resent`.
         """
         report = Report()
         for letter in self.read(starts):

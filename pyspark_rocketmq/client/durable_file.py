@@ -1,7 +1,8 @@
 """Replace a file so that a crash leaves a complete version of it, the old one or the new one.
 
 The new version is written beside the file and synced before it takes the file's name. Until then it has a random name.
-So no link that another user prepared is followed, and two processes that write at once do not disturb each other.
+So no link that another user prepared is written through. If two processes write at once, the file is one of their
+versions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def replace_file(path: Path, content: bytes, backup: Path) -> None:
     fresh = path.with_name(f"{path.name}.{token_hex(8)}.tmp")
     try:
         _write_new(fresh, content)
-        if path.exists():
+        with suppress(FileNotFoundError):  # There is no old version, or another process has just moved it.
             path.replace(backup)
         fresh.replace(path)
     finally:

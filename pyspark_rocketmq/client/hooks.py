@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConsumeReturnType(Enum):
-    """The ways in which a call of the listener ends, named as in the Java client. The first that applies counts."""
+    """The ways in which a call of the listener ends, as the Java client names them; if several apply, the first one."""
 
     EXCEPTION = "EXCEPTION"
     """The listener raised."""
@@ -87,7 +87,7 @@ class Hooks:
         _call(self._after, context)
 
     def judge(self, spent_s: float, *, is_failed: bool) -> ConsumeReturnType:
-        """Return how a call ended that took `spent_s` and returned a result, a failure if `is_failed`."""
+        """Return how a call that took `spent_s` ended: TIME_OUT if the timeout was reached, else FAILED or SUCCESS."""
         if spent_s >= self._timeout_s:
             return ConsumeReturnType.TIME_OUT
         return ConsumeReturnType.FAILED if is_failed else ConsumeReturnType.SUCCESS

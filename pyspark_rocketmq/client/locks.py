@@ -78,10 +78,10 @@ class QueueLocks:
                 self._warn_locked(error)
 
     def _renew(self, queues: list[MessageQueue], *held: Assigned | None) -> frozenset[MessageQueue]:
-        """Ask brokers for the locks, and return the queues whose lock was granted.
+        """Ask brokers to lock queues or renew their locks, and return the queues whose lock was granted.
 
-        The queues in `held` get the result. If a broker does not respond, the locks of its queues stay until they
-        expire.
+        `held` are the states of those queues that the member holds: each notes whether its lock was granted or refused.
+        If a broker does not respond, its queues count as locked until their locks expire.
         """
         locked = self.last = self._groups.lock(self._group, self._client_id, queues, Deadline.after(LOCK_TIMEOUT_S))
         for broker_name, error in locked.unknown.items():

@@ -180,7 +180,7 @@ class Member:
         self._run()
 
     def close(self) -> None:
-        """Stop pulling, let the sink finish, persist positions, leave the group, and free the member's name."""
+        """Stop pulling, let the sink finish, persist positions, leave the group, and free the client id for another."""
         try:
             self._stop()
         finally:
@@ -283,7 +283,10 @@ class Member:
         return self.state.is_running and not self.state.is_paused and self.rebalancer.run_round()
 
     def _announce(self, topic: str, assignment: TopicAssignment) -> None:
-        """Tell brokers and the queue listener of a topic's changed queues; divide limits anew among all held queues."""
+        """Send a heartbeat and call the user's queue listener, because this member has taken or lost queues of a topic.
+
+        Also divide the settings' cache limits anew by the number of held queues.
+        """
         self.membership.touch(topic)  # Brokers accept only a newer version.
         settings = self.settings
         if held := len(self.table):
@@ -300,7 +303,10 @@ class Member:
         self.membership.heartbeat()
 
     def _schedule_heartbeat(self) -> None:
-        """Send a heartbeat and plan a round, because a broker may have been restarted or subscriptions have changed."""
+        """Send a heartbeat soon, and then plan a round of rebalancing.
+
+        Called when subscriptions have changed, or when a new connection shows that a broker may have been restarted.
+        """
         if self._is_joined:
             self._heartbeats.call_soon(self.membership.heartbeat)
             self._heartbeats.call_soon(self.rounds.wake)

@@ -149,7 +149,7 @@ class Membership:
                 self._subscriptions[topic] = replace(known, sub_version=self._next_version(known))
 
     def _next_version(self, known: SubscriptionData | None) -> int:
-        """Return the time in milliseconds as a version, or the known version plus 1 if that is higher."""
+        """Return a new version for a subscription: the time in milliseconds, or the old version plus 1 if higher."""
         return max(self._clock.wall_ms(), known.sub_version + 1 if known else 0)
 
     def leave(self) -> None:

@@ -237,7 +237,10 @@ def read_messages(pulled: Pulled, requested_offset: int) -> Sequence[ReceivedMes
 
 
 def read_batch(pulled: Pulled, requested_offset: int) -> MessageBatch | None:
-    """Return the messages as `read_messages` does, but as a batch, which makes them later; None without messages."""
+    """Return the messages of a response, as `read_messages` does, but as a batch; None if there are none.
+
+    The batch makes its message objects when they are read; only for a response with an inner batch they are made now.
+    """
     data = pulled.data
     starts = record_starts(data)
     if any(data[start + _FLAGS_AT] & _INNER_BATCH == _INNER_BATCH for start in starts):

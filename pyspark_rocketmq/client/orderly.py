@@ -103,11 +103,14 @@ class OrderlyService:
             self._locks.release(self._table.queues())
 
     def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
-        """Return batches of one message each, so that one call of the listener can get messages of several pulls."""
+        """Cut the messages of one pull into batches of one message each.
+
+        A worker joins them again to the size that the listener gets, so that messages of several pulls can be joined.
+        """
         return messages.pieces(1)
 
     def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
-        """Start a run of the queue if `starts` is true; otherwise the current run consumes the new messages, too."""
+        """Let a worker consume the queue if `starts` is true; otherwise the one at work takes the new messages, too."""
         if starts:
             self._resume(assigned)
 
@@ -139,7 +142,7 @@ class OrderlyService:
     # --- one run -----------------------------------------------------------------------------------------------------
 
     def _resume(self, assigned: Assigned, delay_s: float = 0.0) -> None:
-        """Let a worker start a run of the queue, now or after a delay."""
+        """Let a worker consume the queue's cached messages, now or after a delay."""
 
         def submit() -> None:
             self._workers.submit(lambda: self._run(assigned))
@@ -165,7 +168,11 @@ class OrderlyService:
             turn.release()
 
     def _consume(self, assigned: Assigned) -> None:
-        """Give the listener batch after batch until the run must end; then plan the next run if one is needed."""
+        """Give the listener one batch of the queue after the other.
+
+        Stop when no message is cached, a batch must come again later, the queue or its lock is lost, or the longest
+        time for one queue is over. Then plan to continue, unless no message is cached or the queue is lost.
+        """
         process_queue = assigned.process_queue
         until_s = self._now_s() + self._rhythm.longest_run_s
         goes_on = True
@@ -181,7 +188,7 @@ class OrderlyService:
             goes_on = bool(batch) and self._consume_batch(assigned, batch)
 
     def _consume_batch(self, assigned: Assigned, batch: Messages) -> bool:
-        """Call the hooks and the listener with a batch, apply the result, and return False if the run must end."""
+        """Call hooks and listener with a batch, and apply the result; return False if no batch may follow at once."""
         context = self._hooks.before(assigned.queue, batch)
         began_s = self._now_s()
         with assigned.process_queue.consume_lock:
@@ -200,7 +207,10 @@ class OrderlyService:
     def _count(
         self, assigned: Assigned, batch: Messages, status: OrderlyStatus, auto_commit: bool, spent_s: float
     ) -> None:
-        """Count a batch for administrators. As in Java, COMMIT and ROLLBACK without auto-commit count no message."""
+        """Count a call of the listener and its messages for administrators.
+
+        As in Java, messages of COMMIT or ROLLBACK without auto-commit count neither as succeeded nor as failed.
+        """
         is_failed = status is OrderlyStatus.SUSPEND
         succeeded = len(batch) if status is OrderlyStatus.SUCCESS or (auto_commit and not is_failed) else 0
         failed = len(batch) if is_failed else 0
@@ -209,7 +219,7 @@ class OrderlyService:
     # --- results -----------------------------------------------------------------------------------------------------
 
     def _settle(self, assigned: Assigned, batch: Messages, result: Ordered, auto_commit: bool) -> bool:
-        """Commit, retry or roll back a batch as the listener's result demands; return False if the run must end."""
+        """Commit, retry or roll back a batch as the listener's result says; return False if none may follow at once."""
         if result.status is OrderlyStatus.SUSPEND:
             kept = [message for message in batch if not self._send_to_dead_letters(message)]
             if kept:
@@ -224,7 +234,11 @@ class OrderlyService:
         return True
 
     def _retry(self, assigned: Assigned, batch: Messages, kept: Messages, result: Ordered) -> bool:
-        """Count a failure of each of `kept`, put the whole batch back as Java does, plan the next run; return False."""
+        """Put a batch back into the cache, to be consumed again after a pause, and return False.
+
+        `kept` are its messages that were not stored as dead letters; each gets one more failure. As in Java, the whole
+        batch is put back, dead letters included.
+        """
         for message in kept:
             message.failed_here += 1
         assigned.process_queue.put_back(message.offset for message in batch)
@@ -236,7 +250,7 @@ class OrderlyService:
             self._progress.update(assigned.queue, offset, only_forward=False)
 
     def _rest(self, assigned: Assigned, result: Ordered) -> bool:
-        """Plan the next run of the queue after the pause that the result or the settings give, and return False."""
+        """Plan to consume the queue again after the pause that the result, or else the settings, give; return False."""
         rest_s = self._settings.suspend_s if result.suspend_s is None else result.suspend_s
         self._resume(assigned, min(max(rest_s, SHORTEST_REST_S), LONGEST_REST_S))
         return False

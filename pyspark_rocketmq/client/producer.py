@@ -34,6 +34,7 @@ from ..cluster.cluster import open_shared_cluster
 from ..cluster.messages import TEMPLATE_TOPIC, Receipt, Sending
 from ..cluster.settings import ClusterSettings
 from ..errors import (
+    AddressNotAllowed,
     NoBrokerAvailable,
     RemoteProtocolError,
     RequestTimeout,
@@ -66,6 +67,7 @@ _MOST_NEW_QUEUES = 4
 """The most queues at each broker for a topic that its first message creates, as in Java's producer."""
 _ELSEWHERE = (
     TransportError,
+    AddressNotAllowed,
     TopicNotExist,
     ServiceNotAvailable,
     BrokerSystemError,
@@ -293,7 +295,10 @@ class Producer(Running):
             _log.warning("the end of a transaction was not sent; the broker will ask for it: %s", error)
 
     def _serve(self, address: Address, request: Command) -> Command | None:
-        """Accept a broker's question about a transaction, to answer it in another thread; decline other requests."""
+        """Return the response to a request of a broker; None declines it.
+
+        Only the question how a transaction ended is accepted; another thread calls `check` and sends the answer.
+        """
         if request.code != RequestCode.CHECK_TRANSACTION_STATE:
             return None
         header = from_fields(CheckTransactionStateRequestHeader, request.fields)

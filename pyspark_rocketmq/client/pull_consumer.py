@@ -313,7 +313,7 @@ class _Buffer:
             return first.offset if first else following
 
     def disown(self) -> None:
-        """Count the messages that `poll` returned last as not done."""
+        """Never count the messages that `poll` returned last as done, because the user's `with` block raised."""
         with self._news:
             self._handed_out = None
 

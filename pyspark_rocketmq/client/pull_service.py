@@ -125,7 +125,7 @@ class PullRequests:
         return PullTemplate(self._cluster, header, queue.broker_name, _CHANGING)
 
     def _committed(self, queue: MessageQueue) -> int:
-        """Return the position that the pull commits: 0 for broadcasting, `NOTHING_CACHED` if it is unknown."""
+        """Return the position that a pull asks the broker to commit: 0 in broadcasting, `NOTHING_CACHED` if unknown."""
         if self._is_broadcasting:
             return 0
         offset = self._progress.get(queue)
@@ -197,7 +197,10 @@ class PullService:
             self._call_later(assigned, self._failure_pause_s)
 
     def _obstacle_s(self, assigned: Assigned) -> float | None:
-        """Return the seconds until the next check; None if the queue may be pulled. The order of checks is Java's."""
+        """Return None if the queue may be pulled now, else the seconds until the next check.
+
+        The checks have the order of the Java client's.
+        """
         state, process_queue = self._state, assigned.process_queue
         if not state.is_running:
             return self._failure_pause_s
@@ -223,9 +226,9 @@ class PullService:
         future.add_done_callback(partial(self._take_in_turn, take))
 
     def _take_in_turn(self, take: Callable[[Future[Command]], None], done: Future[Command]) -> None:
-        """Call `take` with the response in this thread, or later in the pull loop if this thread is the pull loop.
+        """Call `take` with the response at once, or, if this thread is the pull loop, as one of its later commands.
 
-        A response may arrive before the pull loop, which sent the pull, has left `submit`.
+        A response may arrive so early that this method is called within `submit`, by the loop that sends the pull.
         """
         if threading.current_thread() is self._loop.thread:
             self._loop.call_soon(partial(take, done))
@@ -272,7 +275,10 @@ class PullService:
             self._call_later(assigned, self._failure_pause_s)
 
     def _apply(self, assigned: Assigned, subscription: SubscriptionData, offset: int, outcome: PullOutcome) -> int:
-        """Cache the messages of a response, or correct the offset that it rejects; return the number of messages."""
+        """Cache a response's messages and return their number.
+
+        If the broker rejected the pulled offset, move the queue to the offset that the broker gives instead; return 0.
+        """
         if outcome.status is PullStatus.OFFSET_MOVED:
             _log.warning("the broker moves %s from offset %d to %d", assigned.queue, offset, outcome.next_offset)
             self._corrections.correct(assigned, outcome.next_offset)
@@ -327,9 +333,11 @@ class PullService:
         self._call_later(assigned, assigned.backoff.next_pause_s(assigned.next_offset, reason))
 
     def _retry_failed(self, assigned: Assigned, error: RocketMQError) -> None:
+        """Pull again after a pause; if the error says that the route is stale, at the master."""
         _log.warning("a pull failed and is repeated in %g s: %s", self._failure_pause_s, error)
         if error.refresh_routes:
             self._routes.expire(assigned.queue.topic)
+            assigned.suggested_broker_id = MASTER_ID
         self._call_later(assigned, self._failure_pause_s)
 
     def _where(self, assigned: Assigned, endpoint: BrokerEndpoint, offset: int) -> Where:

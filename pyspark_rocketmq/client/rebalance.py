@@ -114,7 +114,10 @@ class QueueHandover:
         return assigned
 
     def give_up(self, assigned: Assigned, unreachable: UnreachableBrokers | None = None) -> bool:
-        """Persist a queue's position and remove it from the table; return False if its listener is still at work."""
+        """Persist a queue's position, release its lock, and remove it from the table; return True.
+
+        If a listener is still at work under the lock, only persist the position and return False.
+        """
         unreachable = unreachable or UnreachableBrokers()
         self._store.persist(assigned.queue, unreachable)
         if self._locks and not self._unlock(assigned, self._locks, unreachable):
@@ -213,7 +216,10 @@ class Rebalancer:
         return held == set(assignment.own_queues)
 
     def _retry_unknown(self, topic: str) -> None:
-        """Plan an earlier round for a topic of unknown assignment: soon at first, then after growing pauses."""
+        """Plan a round of rebalancing, because no server reports a topic's route or members.
+
+        It comes soon at first; the pause grows each time the topic stays unknown.
+        """
         self._wake_later(self._pauses.delay_s(self._unknown_rounds[topic]))
         self._unknown_rounds[topic] += 1
 
@@ -257,11 +263,11 @@ class Rounds:
         self._ended = clock.now_s() - rhythm.rebalance_soonest_s
 
     def wake(self) -> None:
-        """Plan a round for the earliest time that is allowed. Any thread may call this."""
+        """Plan a round of rebalancing as early as the shortest pause between rounds allows. Any thread may call it."""
         self.wake_later(0.0)
 
     def wake_later(self, delay_s: float) -> None:
-        """Plan a round after a delay, unless an earlier one is planned. Any thread may call this."""
+        """Plan a round of rebalancing after a delay, unless an earlier one is planned. Any thread may call this."""
         self._loop.call_soon(lambda: self._plan(self._clock.now_s() + delay_s))
 
     def _plan(self, due: float) -> None:

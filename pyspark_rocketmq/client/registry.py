@@ -16,7 +16,10 @@ __all__ = ["register", "unregister"]
 
 
 class _Name(NamedTuple):
-    """The name of a consumer. The process is part of it, because a forked child runs none of its parent's consumers."""
+    """The key of a registered consumer.
+
+    The process id is part of it, because a forked child runs none of its parent's consumers.
+    """
 
     pid: int
     group: str
@@ -38,7 +41,7 @@ def register(consumer: object, group: str, client_id: str) -> None:
 
 
 def unregister(consumer: object, group: str, client_id: str) -> None:
-    """Free a consumer's name; do nothing if the name is another consumer's."""
+    """Remove a consumer from the register; do nothing if another one is registered for this group and client id."""
     name = _Name(os.getpid(), group, client_id)
     if _registered.get(name) is consumer:
         del _registered[name]

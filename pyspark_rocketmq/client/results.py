@@ -50,12 +50,12 @@ class Consumed(NamedTuple):
 
     @property
     def is_success(self) -> bool:
-        """Whether any message succeeded. As in Java, success of the first 0 messages counts as RECONSUME_LATER."""
+        """Whether at least one message succeeded. If none did, hooks see RECONSUME_LATER, as in Java."""
         return self.done_count is None or self.done_count > 0
 
 
 class OrderlyStatus(Enum):
-    """The next step for a queue consumed in order. COMMIT and ROLLBACK are for listeners without auto-commit."""
+    """The results of a batch consumed in order. COMMIT and ROLLBACK are for listeners without auto-commit."""
 
     SUCCESS = "SUCCESS"
     COMMIT = "COMMIT"
@@ -64,7 +64,7 @@ class OrderlyStatus(Enum):
 
 
 class Ordered(NamedTuple):
-    """The result of a batch consumed in order."""
+    """The result that an orderly listener returns for a batch: a status, and values that replace settings for it."""
 
     status: OrderlyStatus
     suspend_s: float | None = None
@@ -95,12 +95,12 @@ def later(delay_level: int) -> Consumed:
 
 
 def suspend(seconds: float) -> Ordered:
-    """Return the result for a failed batch in order: the same messages come again after a pause of `seconds`."""
+    """Return an orderly listener's result for a failed batch: it gets the same messages again after this pause."""
     return Ordered(OrderlyStatus.SUSPEND, seconds)
 
 
 def with_auto_commit(result: Ordered | Consumed, auto_commit: bool) -> Ordered:
-    """Return the result of a batch in order with its own `auto_commit`, which replaces the setting of that name.
+    """Return an orderly listener's result with its own `auto_commit`, which replaces the setting of that name.
 
     With True, success commits this batch and all before it. With False only COMMIT commits, and ROLLBACK makes all
     messages since the last commit come again.

@@ -74,7 +74,11 @@ class Running(ABC):
             self._closed.set()
 
     def _may_hinder_closing(self) -> bool:
-        """Return whether the first call of `close` may wait for this thread, or was interrupted in it by a signal."""
+        """Return whether the first call of `close` cannot end while this thread waits for it.
+
+        That may be so in a thread that the first call waits for, such as a listener's, or if a signal handler
+        interrupted the first call in this same thread.
+        """
         thread = threading.current_thread()
         return isinstance(thread, OwnThread) or self._closer in (None, thread)
 
@@ -106,7 +110,7 @@ class MemberState:
         return f"<MemberState {state}{', paused' if self.is_paused else ''}, {self.limits}>"
 
     def pause(self, is_paused: bool) -> None:
-        """Set or clear the user's pause."""
+        """Pause the member for the user (True), or end that pause (False); a pending reset keeps the member paused."""
         with self._lock:
             self._is_paused_by_user = is_paused
             self._update()

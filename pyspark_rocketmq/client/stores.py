@@ -104,7 +104,7 @@ class Progress:
             return entry.offset if entry else None
 
     def update(self, queue: MessageQueue, offset: int, *, only_forward: bool) -> None:
-        """Set a queue's offset unless it is frozen; with `only_forward`, never to a smaller one."""
+        """Set a queue's offset unless `freeze` has frozen it; with `only_forward`, never to a smaller one."""
         with self._lock:
             entry = self._entries.get(queue)
             if entry is None:
@@ -118,7 +118,7 @@ class Progress:
             self._entries[queue] = _Entry(offset, frozen=True)
 
     def forget(self, queue: MessageQueue) -> None:
-        """Remove a queue's offset, frozen or not."""
+        """Remove a queue's offset from memory, even one that `freeze` has frozen."""
         with self._lock:
             self._entries.pop(queue, None)
 
@@ -166,8 +166,8 @@ class RemoteStore:
     def read(self, queue: MessageQueue) -> int | None:
         """Return the group's committed offset and keep it in memory; None if there is none.
 
-        For a group without an offset a broker reports 0 if the queue still holds its first message. Raise if the broker
-        reports nothing.
+        To a group without an offset a broker reports 0 if the queue's first message is still in the broker's memory.
+        Raise if the broker gives no valid response.
         """
         deadline = Deadline.after(QUERY_TIMEOUT_S)
         stored = self._offsets.fetch_committed(self._group, [queue], zero_if_young=True, deadline=deadline).get(queue)
@@ -341,7 +341,7 @@ def _sorted(offsets: Mapping[MessageQueue, int]) -> Iterable[tuple[MessageQueue,
 
 
 class FirstOffsets:
-    """Finds the first offset to pull of a queue that was just taken. Raises the error if a broker does not report it.
+    """Finds the offset at which pulling a newly taken queue begins. Raises if a broker does not report it.
 
     If the group has a position, that is used, also if it is 0. Otherwise `consume_from` decides, except for retry
     topics: they begin at 0 so that no failed message is skipped, or at their end if `consume_from` is TIMESTAMP. A

@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar, cast
 
-from ..errors import NoBrokerAvailable, RocketMQError
+from ..errors import AddressNotAllowed, NoBrokerAvailable, RocketMQError
 from ..model import Address, MessageQueue
 from ..net.deadline import Deadline, in_turn
 from ..wire.bodies import TopicConfig
@@ -131,7 +131,7 @@ class Brokers:
     def ask_once(
         self, request: RoutedRequest, *, welcome: Collection[int] = OK, deadline: Deadline | None = None
     ) -> Reply:
-        """Return a master's reply; never repeat the request, which may store something."""
+        """Send a request to the master once and return its reply; never repeat it, since it may store something."""
         with self._learning(request.topic):
             return self.servers.ask(self.locate(request, deadline=deadline), welcome=welcome, deadline=deadline)
 
@@ -202,22 +202,26 @@ class Brokers:
             return error
 
     def _need_routes(self, topics: Iterable[str], deadline: Deadline | None) -> None:
-        """Raise if the route of a topic cannot be fetched; `NameServers` has repeated the request already."""
+        """Raise if the route of a topic cannot be fetched; do not try again, because `NameServers` has done so."""
         for topic in topics:
             self.routes.route(topic, deadline)
 
     def _ask_around(self, topic: str, header: RequestHeader, body: bytes, deadline: Deadline | None) -> Reply:
-        """Return the first reply of a broker; the brokers are asked in turn and share the time equally."""
+        """Return the first reply of a broker; the brokers are asked in turn and share the time equally.
+
+        A refusal ends the search. If no broker replies, raise the last error that allows to search again, if there is
+        one: a broker that may not be connected to does not count while another one may come back.
+        """
         failures, names = [], self._names(topic, deadline)
         for name, own_deadline in in_turn(deadline, names):
             request = RoutedRequest(topic, name, header, body)
             [result] = self.try_all({name: request}, any_copy=True, deadline=own_deadline).values()
             if isinstance(result, Reply):
                 return result
+            if not (result.retriable or isinstance(result, AddressNotAllowed)):
+                raise result
             failures.append(result)
-            if not result.retriable:
-                break
-        raise failures[-1]
+        raise next((each for each in reversed(failures) if each.retriable), failures[-1])
 
 
 def _place(request: RoutedRequest, route: Route | RocketMQError, any_copy: bool) -> ServerRequest | RocketMQError:

@@ -16,7 +16,7 @@ import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 from ..errors import OptionError
@@ -51,16 +51,29 @@ class CredentialsFile:
         return _watched(self).current()
 
     def check(self) -> None:
-        """Raise `OptionError` unless the file holds credentials now; good ones from before do not count."""
+        """Raise `OptionError` unless the file holds credentials now; good ones from before do not count.
+
+        Good ones are kept, so that a request has them even if the file is rewritten just after the check.
+        """
         WatchedFile(self).current()
+        _watched(self).current()
 
     def refuse(self, what: str) -> OptionError:
         """Return an error that says what is wrong with the file."""
         return OptionError(self.option, self.path, what, advice=_ADVICE)
 
 
+class _Seen(NamedTuple):
+    """One version of the file, and what it holds."""
+
+    version: tuple[int, ...] = ()
+    """Numbers that identify the version."""
+    found: Credentials | str = ""
+    """The credentials in it, or what is wrong with it."""
+
+
 class _Failure(NamedTuple):
-    """The time of the first failed read after a good one, by two clocks."""
+    """The time of the first failed read after a good one, by the monotonic clock and by the wall clock."""
 
     began_s: float
     """A moment of the monotonic clock."""
@@ -83,10 +96,8 @@ class WatchedFile:
         self._file = file
         self._clock = clock
         self._wall_clock = wall_clock
-        self._version: tuple[int, ...] | None = None
-        """Numbers that identify the version of the file that was read last."""
-        self._found: Credentials | str = ""
-        """The result of the last read: credentials, or what was wrong."""
+        self._seen = _Seen()
+        """The version that was read last."""
         self._good: Credentials | None = None
         self._failure: _Failure | None = None
 
@@ -107,19 +118,21 @@ class WatchedFile:
     def _look(self) -> Credentials | str:
         """Return the credentials in the file, or what is wrong with it; read it only if it has changed.
 
-        If good credentials are known, a changed file is read only when its writer has probably finished.
+        If good credentials are known, a changed file is read only when its writer has probably finished. If the
+        operating system cannot read it, the next call tries again, because the reason may be gone by then.
         """
         try:
             status = os.stat(self._file.path)
+            version = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev
+            seen = self._seen
+            if version == seen.version:
+                return seen.found
+            if self._good and self._is_settling(status):
+                return "it is being written" if self._failure else self._good
+            seen = self._seen = _Seen(version, _read(self._file))
+            return seen.found
         except (OSError, ValueError) as cause:  # ValueError: a path that cannot be one.
             return str(cause)
-        version = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev
-        if version == self._version:
-            return self._found
-        if self._good and self._is_settling(status):
-            return "it is being written" if self._failure else self._good
-        self._found, self._version = _read(self._file), version
-        return self._found
 
     def _is_settling(self, status: os.stat_result) -> bool:
         """Return whether the file changed less than `SETTLING_S` ago.
@@ -135,20 +148,21 @@ class WatchedFile:
         The grace time begins with the first failed read after a good one.
         """
         what = f"the file cannot be read ({wrong})"
+        failure = self._failure  # Another thread may set it to None meanwhile.
         if self._good is None:
             raise self._file.refuse(what)
-        if self._failure is None:
-            self._failure = _Failure(self._clock(), self._wall_clock())
+        if failure is None:
+            failure = self._failure = _Failure(self._clock(), self._wall_clock())
             _log.warning("using the last good credentials for up to %g s: %s", GRACE_S, self._file.refuse(what))
-        if self._clock() - self._failure.began_s >= GRACE_S:
-            since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._failure.began_wall_s))
+        if self._clock() - failure.began_s >= GRACE_S:
+            since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(failure.began_wall_s))
             raise self._file.refuse(f"{what} since {since}, and the last good credentials are too old")
         return self._good
 
 
-@lru_cache(maxsize=16)
+@cache
 def _watched(file: CredentialsFile) -> WatchedFile:
-    """Return the object with which this process watches a file."""
+    """Return the object with which this process watches a file; it is kept, as its credentials may be needed later."""
     return WatchedFile(file)
 
 
@@ -156,17 +170,17 @@ def _watched(file: CredentialsFile) -> WatchedFile:
 
 
 def _read(file: CredentialsFile) -> Credentials | str:
-    """Return the credentials in a file, or what is wrong with it."""
+    """Return the credentials in a file, or what is wrong with its content; raise OSError if it cannot be read."""
+    with open(file.path, "rb", opener=_open_at_once) as opened:
+        mode = os.fstat(opened.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            return "it is not a regular file"
+        content = opened.read(MOST_BYTES + 1)
+    if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
+        _warn_of_writers(file, stat.S_IMODE(mode))
     try:
-        with open(file.path, "rb", opener=_open_at_once) as opened:
-            mode = os.fstat(opened.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                return "it is not a regular file"
-            content = opened.read(MOST_BYTES + 1)
-        if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
-            _warn_of_writers(file, stat.S_IMODE(mode))
         return parse_credentials(content)
-    except (OSError, ValueError) as cause:
+    except ValueError as cause:
         return str(cause)
 
 
@@ -175,7 +189,7 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
 
 
-@lru_cache(maxsize=16)
+@cache
 def _warn_of_writers(file: CredentialsFile, mode: int) -> None:
     """Warn that other users may write a file; cached, so that a process warns once."""
     text = "%s = %s: other users may write it (mode %04o) and so choose the keys to sign with; run chmod go-w"

@@ -1,10 +1,10 @@
 """Recognize the first record of a log file, which some brokers return in place of a deleted message.
 
-A broker of 5.x whose first file is deleted returns a wrong record, until it raises the minimum, for a pull of the
-message at the very beginning of its log: the first record of the file that is now the first one. The message itself is
-gone. A record counts as such a *file head* only if it is proved to lie elsewhere: its size differs from the size in the
-consume queue, it belongs to another queue, or a pull at the offset written in it returns the same record. The offset
-alone proves nothing, since some producers make brokers store larger ones.
+When a broker of 5.x deletes the first file of its log, the message at the very beginning of the log is gone. Until the
+broker raises the queue's minimum, a pull of this message returns another record: the first one of the file that is now
+the first. A record counts as such a *file head* only if it is proved to lie elsewhere: its size differs from that in
+the consume queue, it belongs to another queue, or a pull at the offset written in it returns the same record. The
+offset alone proves nothing, since some producers make brokers store larger ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEAD = struct.Struct(">i8xi4xqq")
 
 
 class FileHead(NamedTuple):
-    """A record that lies at the beginning of a file of the commit log."""
+    """A record that, by its offset, may lie at the beginning of a file of the commit log."""
 
     queue_id: int
     queue_offset: int
@@ -33,9 +33,10 @@ class FileHead(NamedTuple):
 
 
 def find_file_head(offset: int, next_offset: int, body: bytes | memoryview) -> FileHead | None:
-    """Return the record that was pulled alone at `offset` if it lies at the beginning of a file, else None.
+    """Return the record in `body` as a file head if it may lie at the beginning of a commit-log file, else None.
 
-    Raise `DecodeError` if the record is damaged.
+    `body` and `next_offset` are from the response to a pull at `offset`; return None unless it covered this one offset.
+    Raise `DecodeError` if such a record has the size of `body` but is damaged.
     """
     if len(body) < _HEAD.size:
         return None
@@ -47,7 +48,11 @@ def find_file_head(offset: int, next_offset: int, body: bytes | memoryview) -> F
 
 
 def is_foreign(queue: MessageQueue, head: FileHead, namespace: Namespace) -> bool:
-    """Return whether a file head belongs to another queue; in a light topic, records always name other queues."""
+    """Return whether a record that a pull of this queue returned is proved to be no message of it.
+
+    The proof is a size that differs from that in the consume queue, or another queue named in the record. In a light
+    topic only the size counts, because records there always name other queues.
+    """
     if not head.topic:
         return True
     return not is_light(queue) and (head.topic, head.queue_id) != (namespace.wrap(queue.topic), queue.queue_id)

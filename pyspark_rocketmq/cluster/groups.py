@@ -215,7 +215,10 @@ class Groups:
 
 
 def _wrap_heartbeat(data: HeartbeatData, namespace: Namespace) -> HeartbeatData:
-    """Return a heartbeat with the cluster's names of groups and topics; `servers` translates only those in headers."""
+    """Return a heartbeat in which the user's names of groups and topics are replaced by the cluster's.
+
+    This is done here because `servers` translates only names in headers, not in bodies.
+    """
     return replace(
         data,
         producer_data_set=tuple(

@@ -91,7 +91,8 @@ class Offsets:
     ) -> int:
         """Return how many requests `fetch_bounds` would send to the broker that gets the most of them.
 
-        Refusals of earlier requests are taken into account.
+        That is one per topic. But if the broker has refused statistics of a topic before, it is two per queue, or one
+        if the queue's minimum offset is known from `smallest`.
         """
         counts: Counter[str] = Counter()
         for part, held in _group_queues(queues).items():
@@ -118,7 +119,11 @@ class Offsets:
     def search(
         self, times_ms: Mapping[MessageQueue, int], boundary: str = LOWER, deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
-        """Return the offset that the broker's own search by store time reports for the time of each queue."""
+        """Return, for each queue, the offset that the broker's own search finds for a store time (ms since 1970).
+
+        With LOWER the broker searches for the first message at or after the time, with UPPER for the last one at or
+        before it.
+        """
         replies = self._search(times_ms, boundary, deadline)
         return {queue: _offset(reply, _NONE) for queue, reply in replies.items()}
 
@@ -241,9 +246,10 @@ class Offsets:
         return bounds
 
     def _check_ends(self, ends: Mapping[MessageQueue, int], deadline: Deadline | None) -> None:
-        """Raise if a queue now ends before its earlier end: then a lagging replica replied to the search by time.
+        """Raise `NoBrokerAvailable` if a queue now ends before its end in `ends`, fetched before a search by time.
 
-        The search has taken the messages that the replica lacks for messages stored before the time.
+        In that case a lagging replica took part in the search. Where it lacks messages, the search took them for
+        messages stored before the time, so its result is wrong.
         """
         for queue, (_, now, _) in self.fetch_bounds(ends, deadline).items():
             if now < ends[queue]:
@@ -274,7 +280,10 @@ class Offsets:
     def _need_masters(
         self, queues: Iterable[MessageQueue], known: Collection[MessageQueue], deadline: Deadline | None
     ) -> None:
-        """Raise if a queue not in `known` has no master: a replica may not have copied the group's position yet."""
+        """Raise if a queue has no master and no position of the group was found for it, that is, it is not in `known`.
+
+        A replica that reports no position may only not have copied it yet.
+        """
         for queue in queues:
             if queue not in known:
                 self._brokers.routes.route(queue.topic, deadline).broker(queue.broker_name).master()
@@ -322,7 +331,7 @@ def _offset(reply: Reply, smallest: int = 0) -> int:
 
 
 def _require_offset(name: str, offset: int, smallest: int, reply: Reply) -> None:
-    """Raise if a number in a reply is below `smallest`; that it has 64 bits was checked when it was read."""
+    """Raise if the offset called `name` in a reply is below `smallest`; its upper limit was checked before."""
     if offset < smallest:
         raise MalformedFrame(f"{name} is {offset}, which is not an offset", **reply.request.where())
 

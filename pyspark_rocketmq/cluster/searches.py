@@ -53,7 +53,11 @@ It is sent the offset of the first message that the pull returned, or None.
 
 
 def search_first_since(time_ms: int, nearest: int, min_offset: int, max_offset: int) -> TimeSearch:
-    """Search `[min_offset, max_offset)` for the first message stored at or after a time, starting at `nearest`."""
+    """Search `[min_offset, max_offset)` for the first message stored at or after a time; return its offset.
+
+    Return `max_offset` if there is none. The generator yields offsets to pull at, first `nearest`, which a broker found
+    to be near that time. It is sent the store time of the message there.
+    """
     low, high = min_offset, max_offset  # Messages below `low` are earlier, the one at `high` is not.
     probe, step = min(max(nearest, low), high - 1), 1
     while low < high:
@@ -66,7 +70,10 @@ def search_first_since(time_ms: int, nearest: int, min_offset: int, max_offset: 
 
 
 def search_first_readable(min_offset: int, max_offset: int) -> ReadableSearch:
-    """Search `[min_offset, max_offset)` for the first readable message; return the end if there is none."""
+    """Search `[min_offset, max_offset)` for the first readable message; return its offset, or `max_offset` without one.
+
+    The generator yields offsets to pull at. It is sent the offset of the message that the pull returned, or None.
+    """
     # Nothing below `low` is readable; a pull at `high` finds `first`.
     low, high, first = min_offset, max_offset, max_offset
     probe = low
@@ -85,7 +92,10 @@ def search_first_readable(min_offset: int, max_offset: int) -> ReadableSearch:
 def find_first_since(
     brokers: Brokers, searches: Mapping[MessageQueue, TimeSearch], deadline: Deadline | None = None
 ) -> dict[MessageQueue, int]:
-    """Return the offset that each queue's search by time finds; a message deleted meanwhile counts as too old."""
+    """Run the queues' searches by time and return the offset that each finds.
+
+    A message that is deleted during the search counts as older than the time.
+    """
 
     def fetch_store_times(probes: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         requests = {queue: pull_one(queue, offset) for queue, offset in probes.items()}
@@ -169,7 +179,11 @@ def _find_misplaced(
     pull_each: Callable[[Mapping[MessageQueue, int]], Mapping[MessageQueue, Reply | RocketMQError]],
     namespace: Namespace,
 ) -> set[MessageQueue]:
-    """Return the queues whose pull returned a file head in place of a deleted message; `pull_each` sends more pulls."""
+    """Return the queues whose pull returned another record, the first of a commit-log file, for a deleted message.
+
+    `offsets` and `results` are the offset and the result of each queue's pull. A record that names a larger offset is
+    pulled there again by `pull_each`; if that returns the same record, it does not belong where it was pulled first.
+    """
     heads = {queue: head for queue, offset in offsets.items() if (head := _maybe_file_head(offset, results[queue]))}
     misplaced = {queue for queue, head in heads.items() if is_foreign(queue, head, namespace)}
     stated = {queue: head.queue_offset for queue, head in heads.items() if head.queue_offset > offsets[queue]}
@@ -178,7 +192,11 @@ def _find_misplaced(
 
 
 def _maybe_file_head(offset: int, result: Reply | RocketMQError) -> FileHead | None:
-    """Return the record that was pulled at `offset` if it lies at the beginning of a file, else None."""
+    """Return the record in `result` as a file head if it may lie at the beginning of a commit-log file, else None.
+
+    `result` is the result of a pull at `offset`; return None if it is an error, or a response that does not cover just
+    this offset. Raise `DecodeError` if such a record has the size of the response's body but is damaged.
+    """
     if isinstance(result, RocketMQError):
         return None
     next_offset = result.header(PullMessageResponseHeader).next_begin_offset
@@ -198,9 +216,10 @@ def _maybe_found(offset: int, result: Reply | RocketMQError) -> int | None:
 
 
 def _first_offset(reply: Reply) -> int:
-    """Return the offset of the message in a reply; if the reply's header and the record differ, the smaller one.
+    """Return the offset of the one message in a reply to a pull.
 
-    Some producers make brokers store a larger offset within a plain record.
+    Return the smaller one if the reply's header and the stored record differ, because some producers make brokers store
+    a larger offset in the record. For an inner batch, return the record's offset.
     """
     with located(reply.request.where()):
         record = decode_record(reply.command.body)[0]

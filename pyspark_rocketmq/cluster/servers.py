@@ -135,7 +135,10 @@ def unsigned_fields(settings: ClusterSettings, header: RequestHeader, broker_nam
 
 
 def _judge(request: ServerRequest, result: Command | RocketMQError) -> Reply | RocketMQError:
-    """Return the reply or error that a result means; an error shared by many requests is copied for each."""
+    """Return the reply to a request, given its response; if that has an error code, return an error.
+
+    If `result` is an error already, return a copy that names this request, since many requests can share one error.
+    """
     if isinstance(result, RocketMQError):
         own = copy.copy(result).locate(**request.where())
         own.__cause__ = result.__cause__

@@ -41,16 +41,17 @@ class ClusterSettings:
     def __post_init__(self) -> None:
         if not self.name_servers:
             raise OptionError("nameServer", None, "no address", advice="give host:port, several separated by ';'")
-        if self.allowed_brokers is not None:
-            self._limit_connections(self.allowed_brokers)
+        brokers = _parse_brokers(self.allowed_brokers)
+        known = (*self.name_servers, *self.address_map.targets)
+        object.__setattr__(self, "allowed_brokers", brokers)
+        object.__setattr__(self, "net", replace(self.net, allowed=brokers.plus(known) if brokers else None))
 
-    def _limit_connections(self, brokers: Any) -> None:
-        """Put the allowed addresses into `net`, the settings with which every connection is opened."""
-        if isinstance(brokers, str):
-            brokers = parse_allowed(brokers)
-            object.__setattr__(self, "allowed_brokers", brokers)
-        elif not isinstance(brokers, AllowedAddresses):
-            advice = "give text: 'broker-a, broker-b:10911, 10.1.0.0/16'"
-            raise OptionError("allowed_brokers", None, f"of type {type(brokers).__name__}", advice=advice)
-        allowed = brokers.plus((*self.name_servers, *self.address_map.targets))
-        object.__setattr__(self, "net", replace(self.net, allowed=allowed))
+
+def _parse_brokers(brokers: Any) -> AllowedAddresses | None:
+    """Return `allowed_brokers` as an object; raise `OptionError` for a value of another type."""
+    if isinstance(brokers, str):
+        return parse_allowed(brokers)
+    if brokers is None or isinstance(brokers, AllowedAddresses):
+        return brokers
+    advice = "give text: 'broker-a, broker-b:10911, 10.1.0.0/16'"
+    raise OptionError("allowed_brokers", None, f"of type {type(brokers).__name__}", advice=advice)

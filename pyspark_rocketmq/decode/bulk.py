@@ -119,7 +119,7 @@ _MOST_UNEQUAL = 4
 """Limit of largest response size / mean response size for a scan in lock step, which lasts as long as the largest."""
 _STEPS_BETWEEN_CHECKS = 8
 _SIZE_AND_MAGIC_BYTES = 8
-"""Bytes at the end of a response that are too few for the start of a record."""
+"""Bytes of a record's size and magic; no record begins within so many bytes of the end of a response."""
 
 
 class Starts(NamedTuple):
@@ -151,7 +151,11 @@ def maybe_find_starts(data: Bytes, spans: Spans) -> Starts | None:
 
 
 def _walk_in_lock_step(data: Bytes, spans: Spans) -> Integers:
-    """Return the byte positions after each step, a column for each response; they stop 8 bytes before its end."""
+    """Step from record to record in all responses at once; return all byte positions on the way.
+
+    The first row holds the starts of the responses, each further row the positions after one more step; a column
+    belongs to a response. Positions do not go beyond 8 bytes before the end of their response.
+    """
     last_places = spans.ends - _SIZE_AND_MAGIC_BYTES
     sizes = unsigned_at(data, 4)
     most_steps = (spans.ends - spans.starts).max() // MIN_RECORD_BYTES
@@ -301,11 +305,11 @@ class Records:
         return plain
 
     def topic_fields(self, rows: Integers, size: int) -> Bytes:
-        """Return `size` bytes of each record at the indices `rows`, one row each: length of the topic, and topic."""
+        """Return the first `size` bytes of the topic field (length, topic) of the records at the indices `rows`."""
         return peek_windows(self.data, self._body_ends[rows], size)
 
     def compare_topics(self, field: bytes) -> bool:
-        """Compare the topic field of all records; return whether all have plain heads and this field.
+        """Return whether all records have `field` (length and topic) in the place of a plain record's topic.
 
         If so, keep the length of the topic, which saves reading it from each record.
         """
@@ -359,9 +363,9 @@ class Records:
 
     @cached_property
     def property_spans(self) -> Spans:
-        """Spans of the property texts.
+        """Spans of the property texts in the buffer.
 
-        For records that are not plain, spans without meaning that begin inside the buffer.
+        For a record that is not plain, the span has no meaning, but its start is not beyond the end of the buffer.
         """
         body_ends = self._body_ends
         topic_sizes = self.topic_sizes if self._common_topic_size is None else np.uint8(self._common_topic_size)
@@ -408,7 +412,7 @@ def decode_plain(records: Records, columns: Sequence[Column], content: Content, 
 
 
 class PlainRows:
-    """Plain records, of which each attribute and method returns one column; `columns.Column.read` uses them."""
+    """Plain records as rows. Their attributes and methods return columns; `columns.Column.read` uses them."""
 
     def __init__(self, records: Records, content: Content, shapes: ShapeFinder) -> None:
         self._records = records
@@ -424,7 +428,10 @@ class PlainRows:
         return self if records is self._records else PlainRows(records, self._content, self._shapes)
 
     def are_wanted(self, are_all_at_wanted_offsets: bool) -> Rows:
-        """Return a mask of the rows that are within the wanted offsets and have one of the wanted tags."""
+        """Return a mask of the rows that are within the wanted offsets and have one of the wanted tags.
+
+        With `are_all_at_wanted_offsets`, only tags are examined.
+        """
         records, content = self._records, self._content
         if are_all_at_wanted_offsets:
             wanted = np.ones(len(records.positions), np.bool_)
@@ -439,7 +446,10 @@ class PlainRows:
         return wanted
 
     def unreadable(self, parts: Collection[Part | None]) -> Integers:
-        """Return the indices of the rows of which one of these parts cannot be read; tags need the properties, too."""
+        """Return the indices of the rows in which one of `parts` cannot be read.
+
+        If messages are chosen by tag, properties are examined even if they are not in `parts`.
+        """
         unreadable = _NO_RECORDS
         if self._content.tags or Part.PROPERTIES in parts:
             unreadable = self._unreadable_properties()

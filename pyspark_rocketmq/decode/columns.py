@@ -31,7 +31,7 @@ __all__ = [
 
 
 MOST_BODY_BYTES = 2**30
-"""Limit of any uncompressed body: with the rows before it, it fits into a column, whose offsets have 32 bits."""
+"""Most bytes of an uncompressed body: with the rows before it, it fits into a column, whose offsets have 32 bits."""
 
 
 class ColumnType(Enum):
@@ -67,7 +67,7 @@ class Column:
 
 
 class Layout(Enum):
-    """The sets of columns from which a reader gets one if the user names no columns."""
+    """Sets of columns; a reader returns one of these sets if the user names no columns."""
 
     ROCKETMQ = "rocketmq"
     KAFKA = "kafka"
@@ -186,7 +186,7 @@ class Content:
         return bool(self.tags) and not topic.startswith(RETRY_PREFIX)
 
     def own_topic(self, named: str) -> str:
-        """Return the user's name for a topic name that a message holds."""
+        """Return the user's name for a topic, given the cluster's name, which a message's property holds."""
         return self.naming.unwrap(named) if self.naming else named
 
     def stored_topic(self, topic: str) -> str:
@@ -199,5 +199,5 @@ class Content:
         return self.naming.wrap(topic) if self.naming else topic
 
     def wants(self, name: str) -> bool:
-        """Return whether a property is shown to the user: system properties only if requested."""
+        """Return whether the property `name` is shown to the user: RocketMQ's own properties only if requested."""
         return self.system_properties or not is_reserved(name)

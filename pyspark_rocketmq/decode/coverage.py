@@ -78,25 +78,25 @@ def _of_other_queues(records: Records, stored_topic: Callable[[str], str]) -> In
 
 
 def _all_name(records: Records, name: bytes) -> bool:
-    """Return whether all records have plain heads and name this topic."""
+    """Return whether all records name the topic `name`, each in the place where plain records have the topic."""
     field = _topic_field(name)
     return bool(field) and records.compare_topics(field)
 
 
 def _name_another(records: Records, rows: Integers, name: bytes) -> Rows:
-    """Return for each of these plain records whether it names another topic."""
+    """Return a mask of the plain records at the indices `rows`: those whose topic is not `name`."""
     field = _topic_field(name)
     differs: Rows = (records.topic_fields(rows, len(field)) != np.frombuffer(field, np.uint8)).any(axis=1)
     return differs if field else np.ones(len(rows), np.bool_)
 
 
 def _topic_field(name: bytes) -> bytes:
-    """Return the topic field of plain records, with its length; nothing if they cannot have this topic."""
+    """Return a topic's field in plain records (length byte and name); empty if no such field can hold the name."""
     return bytes([len(name)]) + name if 0 < len(name) <= _LONGEST_PLAIN_TOPIC else b""
 
 
 def _name_nothing(records: Records, rows: Integers) -> Integers:
-    """Return which of these plain records (indices into `rows`) have a topic that is not UTF-8."""
+    """Return the indices, within `rows`, of the plain records whose topic is not UTF-8."""
     return not_utf8(cut_spans(records.data, records.topic_spans.where(rows)))
 
 
@@ -154,7 +154,7 @@ def _ascend_within(records: Records) -> bool:
 
 
 class _PositionFinder:
-    """Computes positions if some responses are filtered, incomplete, or shifted, or hold inner batches."""
+    """Computes the positions of records if responses are filtered, incomplete or shifted, or hold inner batches."""
 
     def __init__(self, records: Records, inner: Integers) -> None:
         responses = records.responses
@@ -185,7 +185,11 @@ class _PositionFinder:
         return RecordPositions(positions, np.flatnonzero(suspects).tolist(), shifted, bool(filtered.any()))
 
     def _lack_messages(self, responses: Rows) -> Rows:
-        """Return a mask of the responses that lack messages; all of `responses` hold inner batches."""
+        """Return a mask of the responses that hold too few or too many messages for the offsets that they cover.
+
+        Only those in the mask `responses` are examined; each must hold an inner batch. A response with an inner batch
+        that cannot be unwrapped is left out.
+        """
         short = np.zeros(len(responses), np.bool_)
         for response in np.flatnonzero(responses).tolist():
             count = self._maybe_count(response)
@@ -206,9 +210,10 @@ class _PositionFinder:
         return count
 
     def _check_order(self, responses: Rows, positions: Integers) -> frozenset[MessageQueue]:
-        """Return the shifted queues; raise `AnswerMismatch` if written offsets are in an impossible order.
+        """Return the queues whose written offsets are higher than the positions of their records (shifted queues).
 
-        `responses` is the mask of responses whose positions were counted up. Written offsets go back in one legal case:
+        Only the responses in the mask `responses` are examined: their positions were counted up from the first offset.
+        Raise `AnswerMismatch` if written offsets are in an impossible order. Written offsets go back in one legal case:
         a broker that restarts writes the positions again. Commit-log offsets ascend even then; if they do not, a record
         was put in the place of another.
         """
@@ -312,7 +317,7 @@ class Suspects:
         return sorted({*placed.suspects, *(at for at in filtered if responses.queues[at] in self._shifted)})
 
     def read_again(self, blocks: Sequence[Block], suspects: Collection[int]) -> Iterator[Block]:
-        """Yield the blocks in order, each suspect replaced by blocks read again.
+        """Yield the blocks in order; in place of those at the indices `suspects`, yield blocks read again.
 
         Raise `AnswerMismatch` if there is a suspect, and no recheck to read it again.
         """
@@ -333,10 +338,11 @@ class Suspects:
 
 
 def _doubtful_cuts(records: Records) -> dict[MessageQueue, int]:
-    """Return, for each queue with written offsets beyond the wanted end, the last wanted offset.
+    """Return {queue: last wanted offset} for the queues in which a pull there must show whether they are shifted.
 
-    Only filtered responses are examined: if their queue is shifted, messages at these written offsets may have wanted
-    positions. Of several responses of one queue, the one with the highest end counts.
+    These are the queues with a filtered response that has a record whose written offset is beyond the wanted end: if
+    the queue is shifted, the position of such a record is lower and may be wanted. Of several responses of one queue,
+    the one with the highest end counts.
     """
     responses, response_of = records.responses, records.response_of
     ends = np.array(responses.ends)

@@ -164,9 +164,7 @@ class ColumnDecoder:
             begin = end
 
     def _merge(self, plain: PlainColumns, begin: int, end: int, portion: Portion) -> pa.RecordBatch:
-        """Return a record batch of the plain rows from `begin` to `end` and the rows of a portion, in order of their
-        records.
-        """
+        """Return a record batch of the plain rows `[begin, end)` and a portion's rows, in order of their records."""
         places = np.concatenate((plain.places[begin:end], portion.records, portion.array_records))
         order = pack_numbers(np.argsort(places, kind="stable"))
         merged = []
@@ -181,7 +179,7 @@ class ColumnDecoder:
 
 _FIRST_BYTES = 64 * 1024
 _LARGE_BLOCK_BYTES = 16 * 2**20
-"""Several times the memory of a batch, and below the 32 MiB up to which glibc adapts its threshold."""
+"""Twice the usual bytes of a batch, and below the 32 MiB up to which glibc adapts its threshold."""
 
 
 class Gathered:
@@ -253,10 +251,10 @@ def _memory_of(byte_count: int) -> memoryview:
 def _keep_freed_memory() -> None:
     """Let this process keep the memory that it frees, instead of returning it to the operating system.
 
-    One call is enough. A batch frees all memory but that of its columns. The C library would return it to the operating
-    system, and the next batch would get it back page by page, which takes up to 2 µs a message, more than decoding.
-    glibc adapts to what a process frees: after a large block was freed, it keeps free memory of up to twice that size.
-    The block is never written to, so it takes no real memory. Other C libraries ignore it.
+    One call is enough. Decoding a batch frees all memory but that of its columns. The C library would return it to the
+    operating system, and the next batch would get it back page by page, which takes up to 2 µs a message, more than
+    decoding. glibc adapts to what a process frees: after a large block was freed, it keeps free memory of up to twice
+    that size. The block is never written to, so it takes no real memory. Other C libraries ignore it.
     """
     bytearray(_LARGE_BLOCK_BYTES)
 
@@ -276,7 +274,7 @@ _ARROW_TYPES: dict[ColumnType, pa.DataType] = {
 
 
 def arrow_schema(columns: Sequence[str], properties_as_json: bool = False, nullable: Collection[str] = ()) -> pa.Schema:
-    """Return the Arrow schema of the columns; those named in `nullable` are nullable in any case.
+    """Return the Arrow schema of the columns; those named in `nullable` are nullable even if `COLUMNS` says otherwise.
 
     It must equal the schema that Spark derives from its own one (names, nullability, time zone); otherwise Spark
     refuses the first record batch.

@@ -69,7 +69,10 @@ class Selected(NamedTuple):
 
 
 class Entries(Protocol):
-    """The property names and values of rows with regular texts; the last value counts if a row has a name twice."""
+    """Names and values of the properties of rows whose property texts are regular: their separators alternate.
+
+    If a row has a name twice, the last value counts.
+    """
 
     def values_of(self, name: str) -> pa.Array:
         """Return the value of one property for each row; null where a row lacks it."""
@@ -145,9 +148,10 @@ class SplitEntries:
         )
 
     def _equal_names(self, chosen: Integers) -> tuple[Integers, Integers]:
-        """Return the first and the last property of each (row, name) among the chosen ones, in the order of the first.
+        """Return the first and the last of the properties that share a row and a name, for each such row and name.
 
-        Both arrays, like `chosen`, hold indices of properties.
+        Only the properties at the indices `chosen` are considered. Both arrays hold indices of properties too, ordered
+        by the first.
         """
         names, numbers = self._numbered_names
         marks = self._rows[chosen] * len(names) + numbers[chosen]

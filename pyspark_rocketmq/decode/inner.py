@@ -36,7 +36,7 @@ class InnerRecords(Records):
     is_inner = True
 
     def plain(self) -> Rows:
-        """Return a mask of all messages: `maybe_unwrap` has verified their sizes."""
+        """Return a mask that chooses all messages, because `maybe_unwrap` has verified the sizes of all."""
         return np.ones(len(self.starts), np.bool_)
 
     @cached_property
@@ -57,7 +57,7 @@ class InnerRecords(Records):
         return int((self.property_spans.ends - self.bodies.starts).sum())
 
     def portions(self, most_rows: int, most_bytes: int) -> Iterator[InnerRecords]:
-        """Yield the messages in portions of at most `most_rows` that end with the message beyond `most_bytes`."""
+        """Yield the messages in portions; one ends after `most_rows`, or with the message that exceeds `most_bytes`."""
         begin = 0
         while begin < len(self.starts):
             beyond = int(np.searchsorted(self.starts, self.starts[begin] + most_bytes, side="right"))
@@ -69,7 +69,10 @@ class InnerRecords(Records):
 
 
 def maybe_unwrap(records: Records, row: int, record: Record, content: Content) -> InnerRecords | None:
-    """Return the messages of the inner batch `record` at index `row`; None if it has to be decoded one by one."""
+    """Return the messages of the inner batch `record`, which is at index `row` of `records`.
+
+    Return None if they have to be decoded one by one, or if `record` is no inner batch.
+    """
     if not record.is_inner_batch or record.sys_flag & _IPV6:
         return None
     if 0 < (stated := stated_count(record)) < _FEWEST:
@@ -100,7 +103,10 @@ def _describe(records: Records, row: int, data: Bytes, starts: Integers) -> Inne
 
 
 def _fill_entries(found: InnerRecords) -> bool:
-    """Return whether body and properties fill each message exactly; then also set the CRCs of the bodies."""
+    """Verify that body and properties fill each message exactly, and return the result.
+
+    If they do, also write the CRCs of the bodies into `found.head`.
+    """
     ends, (starts, body_ends) = np.append(found.starts[1:], len(found.data)), found.bodies
     if (body_ends < starts).any() or (body_ends > ends - _PROPERTIES_WIDTH).any():
         return False

@@ -80,10 +80,11 @@ class IrregularReader:
         self._reads_bodies = Part.BODY in parts
 
     def portions(self, records: Records, irregular: Integers, most_rows: int, most_bytes: int) -> Iterator[Portion]:
-        """Yield the rows in portions; a portion ends when it has `most_rows`, or more than `most_bytes`.
+        """Yield the rows of the records at the indices `irregular`, in portions.
 
-        This may be in the middle of an inner batch. The last portion may be empty; its `end` is the number of all
-        records.
+        A portion ends when it has `most_rows` rows or more than `most_bytes`, which may be in the middle of an inner
+        batch. The last portion may be empty; its `end` is the number of all records, so plain records at the end belong
+        to it.
         """
         portion = Portion(0)
         for index in irregular.tolist():

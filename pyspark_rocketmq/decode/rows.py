@@ -31,10 +31,7 @@ _TOLERATE = "set mode to PERMISSIVE (null) or DROPMALFORMED (leave out) to go on
 
 
 class Row:
-    """One message, of which each attribute and method returns the value of one column.
-
-    `columns.Column.read` uses them.
-    """
+    """One message as a row. Its attributes and methods return values of columns; `columns.Column.read` uses them."""
 
     timestamp_type = 1
     """Kafka's timestamp type: always 1, LogAppendTime."""

@@ -56,23 +56,27 @@ _FOLD = 16
 
 
 class Edge(NamedTuple):
-    """The start or end of a value: the index of a stretch, and the distance in bytes from the start of that stretch."""
+    """The start or end of a value in a text: the index of a stretch, and the distance in bytes from where it begins."""
 
     stretch: int
     offset: int
 
 
 class Slice(NamedTuple):
-    """The start and end of a value; a flexible value ends at the start of the next stretch."""
+    """The place of a value in a text: its start and end.
+
+    A value whose length may differ from text to text ends where the next stretch begins.
+    """
 
     start: Edge
     end: Edge
 
 
 class _Stretch(NamedTuple):
-    """The allowed bytes of a stretch, repeated for `_FOLD` texts.
+    """The bytes allowed in a stretch, which is a part of a text that has the same length in all texts of a shape.
 
-    At each place, bytes from `least` to `least + spread` are allowed. `width` is the number of bytes in one text.
+    At each place, bytes from `least` to `least + spread` are allowed; these arrays repeat the stretch for `_FOLD`
+    texts. `width` is the number of bytes in one text.
     """
 
     width: int
@@ -81,9 +85,9 @@ class _Stretch(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The common form of some texts: where each value begins and ends, and which bytes may stand at each place.
+    """The common form of some property texts: where each value begins and ends, and which bytes each place allows.
 
-    To find the end of a flexible value, a limited number of bytes is searched: its entry in `widths`.
+    A text of this shape consists of the stretches, whose lengths are fixed, and one flexible value between each two.
     """
 
     slices: dict[str, Slice]
@@ -92,21 +96,23 @@ class Shape(NamedTuple):
     widths: list[int]
     """For each flexible value, the number of bytes in which its end is searched."""
     largest: int
-    """Largest byte allowed in values: 0x7F for ASCII, else 0xFF; the latter texts are checked for UTF-8 separately."""
+    """Largest byte allowed in values: 0x7F for ASCII, else 0xFF; with 0xFF, texts are checked for UTF-8 separately."""
 
 
 class Fitting(NamedTuple):
-    """The texts that have a shape (indices), and the positions at which each of its stretches begins in them."""
+    """The texts that have a shape, and where each of the shape's stretches begins in each text."""
 
     texts: Integers
+    """Indices of these texts."""
     begins: Integers
+    """Byte positions in the buffer: one row for each stretch, one column for each text."""
 
 
 # --- learning --------------------------------------------------------------------------------------------------------
 
 
 class _Kind(NamedTuple):
-    """Names, empty values and last separator of a text; samples must agree in them to be of one shape."""
+    """Properties that texts of one shape share: names, which values are filled, whether a separator is at the end."""
 
     names: tuple[bytes, ...]
     is_filled: tuple[bool, ...]
@@ -114,7 +120,7 @@ class _Kind(NamedTuple):
 
 
 class _Split(NamedTuple):
-    """The kind of one text, and the sizes of its values."""
+    """One property text after splitting: its kind (names, and which values are filled), and the sizes of its values."""
 
     kind: _Kind
     sizes: list[int]
@@ -130,7 +136,7 @@ class _Sizes(NamedTuple):
 def maybe_learn(samples: Sequence[bytes]) -> Shape | None:
     """Return the shape of the first sample; None if that text is irregular or a name is not UTF-8.
 
-    A value is flexible if its size differs in any other sample of the same kind.
+    The other samples show which values are flexible: those whose sizes differ among the samples with the same names.
     """
     first, *others = map(_maybe_split, samples)
     if first is None:
@@ -154,7 +160,10 @@ def _maybe_split(text: bytes) -> _Split | None:
 
 @lru_cache(maxsize=32)
 def _learn(kind: _Kind, all_sizes: tuple[_Sizes, ...], largest: int) -> Shape:
-    """Return the shape of texts of this kind; values whose least and largest sizes differ are flexible."""
+    """Return the shape of the texts of this kind, given the smallest and largest size of each value.
+
+    A value is flexible if these two differ. `largest` is the largest byte allowed in values.
+    """
     slices, stretches, widths = dict[str, Slice](), [_StretchBuilder(largest)], list[int]()
     for place, (name, sizes) in enumerate(zip(kind.names, all_sizes, strict=True)):
         stretches[-1].add_exact((b"\x02" if place else b"") + name + b"\x01")
@@ -172,7 +181,7 @@ def _learn(kind: _Kind, all_sizes: tuple[_Sizes, ...], largest: int) -> Shape:
 
 
 class _StretchBuilder:
-    """A stretch that is being built, part by part."""
+    """The allowed bytes of a stretch (a part of fixed length of a property text), added part by part."""
 
     def __init__(self, largest: int) -> None:
         self._least = bytearray()
@@ -190,7 +199,7 @@ class _StretchBuilder:
         self._spread += bytes(len(text))
 
     def add_value(self, size: int) -> None:
-        """Append a rigid value of `size` bytes, each of which may be any byte allowed in values."""
+        """Append a value of exactly `size` bytes, each of which may be any byte allowed in values."""
         self._least += bytes([_LEAST_IN_VALUES]) * size
         self._spread += bytes([self._value_spread]) * size
 
@@ -204,7 +213,7 @@ class _StretchBuilder:
 
 
 def find_fitting(shape: Shape, data: Bytes, texts: Spans) -> Fitting:
-    """Return the texts that have this shape, and where its stretches begin in each."""
+    """Return those of the texts at the spans `texts` that have this shape, and where its stretches begin in each."""
     walk = _Walk(data, texts, shape.largest)
     for stretch, width in zip(shape.stretches, (0, *shape.widths), strict=True):
         if width:
@@ -224,9 +233,10 @@ class _Walk:
         self._begins: list[Integers] = []
 
     def pass_value(self, width: int) -> None:
-        """Move to the end of a flexible value in all texts; drop texts whose value is empty.
+        """Move to the end of a value of any length in all texts; drop texts in which the value is empty.
 
-        The end is searched in `width` bytes only; in a longer value, `pass_stretch` will not find the next stretch.
+        The end is searched in `width` bytes only. A text with a longer value is dropped later, because the next stretch
+        does not begin there.
         """
         sizes, spread = np.empty(len(self._at), np.int64), np.uint8(self._largest - _LEAST_IN_VALUES)
         for part in _parts(len(sizes), width + 1):
@@ -240,13 +250,13 @@ class _Walk:
         self._keep(sizes > 0)
 
     def pass_stretch(self, stretch: _Stretch) -> None:
-        """Move to the end of a stretch in all texts; drop texts that have other bytes there."""
+        """Move to the end of a stretch in all texts; drop texts with a byte that the stretch does not allow there."""
         self._begins.append(self._at)
         self._at = self._at + stretch.width
         self._keep(self._are_in_range(stretch, self._begins[-1]))
 
     def finish(self) -> Fitting:
-        """Return the texts that end where the walk ends and are UTF-8."""
+        """Return the texts that end where the shape ends and are UTF-8; drop all others."""
         self._keep(self._at == self._ends)
         if self._largest > 0x7F:
             is_text = np.ones(len(self._texts), np.bool_)
@@ -295,7 +305,7 @@ _SAMPLES = 5
 
 
 class _Group(NamedTuple):
-    """The rows that have one shape, and the positions at which its stretches begin in each row.
+    """The rows whose property texts have one shape, and the positions at which its stretches begin in each row.
 
     `rows` holds indices, or is a slice if all rows have the shape.
     """
@@ -309,7 +319,7 @@ class _Group(NamedTuple):
         return Spans(*(self.begins[stretch] + offset for stretch, offset in self.shape.slices[name]))
 
     def edges_of(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
-        """Return an array with a row for each text, which holds start and end of the value of each name."""
+        """Return an array with a row for each text: start and end position of the value of each name, in turn."""
         begins = self.begins.astype(np.int32)
         edges = np.empty((begins.shape[1], 2 * len(names)), np.int32)
         for column, (stretch, offset) in enumerate(chain.from_iterable(self.shape.slices[name] for name in names)):
@@ -386,12 +396,12 @@ class _Sorting:
         return True
 
     def entries(self) -> ShapedEntries:
-        """Return the properties of all groups."""
+        """Return the properties of all texts; each text must be in a group."""
         return ShapedEntries(self._data, self._count, self.groups)
 
 
 def _samples(data: Bytes, texts: Spans) -> list[bytes]:
-    """Return the first text and texts of different sizes, which include the smallest and the largest."""
+    """Return sample texts: the first, and some of different sizes, with one of the smallest and one of the largest."""
     sizes = texts.ends - texts.starts
     rows = np.full(sizes.max() + 1, -1)
     rows[sizes] = np.arange(len(sizes))
@@ -434,7 +444,7 @@ class ShapedEntries:
         return self._select_any(chosen)
 
     def _select_alike(self, group: _Group, names: list[str]) -> Selected:
-        """Return these properties of all rows, which all have one shape that contains these names."""
+        """Return the properties `names` of all rows, which all belong to `group`: one shape that has these names."""
         spelled = [name.encode() for name in names]
         return Selected(
             pack_numbers(np.arange(self._row_count + 1, dtype=np.int32) * np.int32(len(names))),
@@ -443,7 +453,7 @@ class ShapedEntries:
         )
 
     def _select_any(self, chosen: list[list[str]]) -> Selected:
-        """Return the chosen properties; `chosen` holds the names for each group."""
+        """Return properties of all rows; `chosen` lists, for each group of rows of one shape, the names to return."""
         numbers = {name: number for number, name in enumerate(dict.fromkeys(chain.from_iterable(chosen)))}
         limits = self._limits([len(names) for names in chosen])
         named, edges = np.empty(limits[-1], np.int64), np.empty((limits[-1], 2), np.int32)
@@ -456,9 +466,10 @@ class ShapedEntries:
         return Selected(pack_numbers(limits), names_found, cut_pairs(self._data, edges, pa.string()))
 
     def _limits(self, counts: list[int]) -> npt.NDArray[np.int32]:
-        """Return the index of the first property of each row, and the total number at the end.
+        """Return the index of each row's first property, when the properties of all rows are put in order of rows.
 
-        `counts` is the number of properties that a row of each group has.
+        The last item is the total number. `counts` holds, for each group of rows of one shape, the number of properties
+        that each of these rows has.
         """
         limits = np.zeros(self._row_count + 1, np.int32)
         for group, count in zip(self._groups, counts, strict=True):

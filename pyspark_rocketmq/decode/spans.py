@@ -91,7 +91,11 @@ def pack_numbers(values: npt.NDArray[Any], absent: npt.NDArray[np.bool_] | None 
 
 
 def pack_rows(rows: Bytes | bytes, widths: Sequence[int], count: int) -> pa.Array:
-    """Return an Arrow array of strings: `rows` holds `count` rows, each with one text of each of these widths."""
+    """Return the texts in `rows` as one Arrow array of strings, row after row.
+
+    `rows` holds `count` rows without separators. All rows are cut alike: `widths` lists the lengths in bytes of the
+    texts of one row.
+    """
     _require_room(count * sum(widths))
     ends = np.cumsum(widths, dtype=np.int32)
     offsets = np.zeros(count * len(widths) + 1, np.int32)
@@ -147,7 +151,7 @@ def cut_pairs(
 
 
 def _require_room(byte_count: int) -> None:
-    """Raise `LimitExceeded` if a column of this size does not fit into an array of Arrow."""
+    """Raise `LimitExceeded` if a column of `byte_count` bytes does not fit into one Arrow array."""
     if byte_count > _MOST_COLUMN_BYTES:
         raise LimitExceeded(
             f"a column of {byte_count} bytes in one record batch, the limit is {_MOST_COLUMN_BYTES}",
@@ -156,9 +160,9 @@ def _require_room(byte_count: int) -> None:
 
 
 def gather_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
-    """Return a copy of the `width` bytes from each start, as one row of a byte array.
+    """Return a byte array with one row for each start: a copy of the `width` bytes from there on.
 
-    Windows must lie inside `data`.
+    These bytes must lie inside `data`.
     """
     if not width:
         return np.zeros((len(starts), 0), np.uint8)
@@ -168,7 +172,7 @@ def gather_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
 
 
 def peek_windows(data: Bytes, starts: Integers, width: int) -> Bytes:
-    """Return a copy of the `width` bytes from each start, as one row of a byte array; zeros after the end of `data`."""
+    """Return a byte array with a row for each start: the `width` bytes from there on, zeros after the end of `data`."""
     try:
         return gather_windows(data, starts, width)
     except (IndexError, ValueError):

@@ -1,4 +1,4 @@
-"""Turn the rows of a frame into send requests, without a Python object per cell.
+"""Turn the rows of a DataFrame into send requests, without a Python object per cell.
 
     columns → faults → texts → ids → placing → requests
 

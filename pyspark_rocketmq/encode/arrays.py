@@ -1,7 +1,7 @@
 """Join, hash and measure texts of many rows at once.
 
-Texts are Arrow arrays of type `LARGE`, whose 64-bit offsets cannot overflow. A *word* is eight bytes of a text that is
-padded with zeros, and ends with a word for its length, so that no two texts have the same words.
+Texts are Arrow arrays of type `LARGE`, whose 64-bit offsets cannot overflow. To be hashed, a text is cut into *words*
+of eight bytes: it is padded with zeros, and a last word holds its length, so that no two texts have the same words.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 def constant(text: bytes) -> pa.Scalar:
-    """Return one text for all rows, to be joined with arrays."""
+    """Return a text as an Arrow scalar, which `join` adds to every row."""
     return pa.scalar(text, LARGE)
 
 
@@ -74,7 +74,7 @@ def fixed_texts(rows: npt.NDArray[Any]) -> pa.Array:
 
 
 def texts_of_rows(starts: Integers, texts: pa.Array) -> pa.Array:
-    """Return one text for each row: the texts `[starts[i], starts[i + 1])`, which stand side by side in the buffer."""
+    """Return one text for each row: for row i the texts `[starts[i], starts[i + 1])`, joined without separators."""
     offsets = offsets_of(texts)[starts]
     return pa.Array.from_buffers(LARGE, len(offsets) - 1, [None, pa.py_buffer(offsets), buffer_of(texts)])
 
@@ -98,7 +98,7 @@ def offsets_of(texts: pa.Array) -> Integers:
 
 
 def buffer_of(texts: pa.Array) -> pa.Buffer:
-    """Return the bytes that `offsets_of` refers to."""
+    """Return the buffer that holds the bytes of all texts; `offsets_of` returns where each text begins in it."""
     return texts.buffers()[2] or pa.py_buffer(b"")
 
 
@@ -106,16 +106,17 @@ def buffer_of(texts: pa.Array) -> pa.Buffer:
 
 
 def mix(values: Hashes) -> Hashes:
-    """Return a one-to-one scrambling of 64-bit numbers, the finalizer of SplitMix64."""
+    """Return the 64-bit numbers scrambled one to one, by the finalizer of SplitMix64."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
 
 
 def hash_texts(texts: pa.Array, stream: int) -> Hashes:
-    """Return a 64-bit hash of each text; hashes of different streams are independent. A null counts as empty.
+    """Return a 64-bit hash of each text; hashes of different `stream` numbers are independent. A null counts as empty.
 
-    Each scrambled word is multiplied by an odd weight of its position, and the products are added.
+    A text is cut into words of eight bytes. Each word is scrambled and multiplied by an odd weight that depends on its
+    position and on the stream; the sum of the products is scrambled again.
     """
     texts = pc.fill_null(texts, EMPTY)
     words, starts = _words(texts)
@@ -131,7 +132,7 @@ def hash_texts(texts: pa.Array, stream: int) -> Hashes:
 
 
 def _words(texts: pa.Array) -> tuple[Hashes, Integers]:
-    """Return the words of all texts, and where those of each text begin (and those of the last one end)."""
+    """Return the 8-byte words of all texts in one array, and where those of each text begin (and the last end)."""
     sizes = sizes_of(texts)
     padding = _PADDINGS.take(to_arrow(-sizes % _WORD))
     padded = join(texts, padding, fixed_texts(sizes.astype("<i8")))
@@ -141,7 +142,7 @@ def _words(texts: pa.Array) -> tuple[Hashes, Integers]:
 
 
 def _portions(starts: Integers) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows that have about `_WORDS_AT_ONCE` words each; a larger row is alone."""
+    """Yield ranges of rows (first, end) that have at most `_WORDS_AT_ONCE` words together; a larger row is alone."""
     first, count = 0, len(starts) - 1
     while first < count:
         last = int(np.searchsorted(starts, starts[first] + _WORDS_AT_ONCE, "right")) - 1
@@ -152,7 +153,10 @@ def _portions(starts: Integers) -> Iterator[tuple[int, int]]:
 
 @lru_cache(maxsize=16)
 def _weights(stream: int, count: int) -> Hashes:
-    """Return odd weights for the words of a text, the same in every process and release."""
+    """Return `count` odd numbers by which `hash_texts` multiplies the words of a text.
+
+    Each `stream` has its own numbers, which are the same in every process and release.
+    """
     seed = np.uint64((stream + 1) * _GOLDEN & 2**64 - 1)
     numbers = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
     return mix(mix(numbers) ^ seed) | np.uint64(1)

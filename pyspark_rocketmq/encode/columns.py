@@ -1,4 +1,4 @@
-"""Check the columns of a frame to write, and give each column one type.
+"""Check the columns of a DataFrame to write, and give each column one type.
 
 Text and bytes become texts with 64-bit offsets, lists and maps become one array of entries with the place at which the
 entries of each row begin, and numbers become numpy arrays in which 0 stands for null.
@@ -30,7 +30,7 @@ class Entries(NamedTuple):
 
 
 class NamedQueues(NamedTuple):
-    """The queue that each row names: its number, or -1 for null, and its broker, if the frame names brokers."""
+    """The queue that each row names: its number, or -1 for null, and its broker, if the DataFrame names brokers."""
 
     numbers: Integers
     broker_names: pa.Array | None
@@ -38,7 +38,7 @@ class NamedQueues(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of some rows; None for a column that the frame does not have."""
+    """The columns of some rows; None for a column that the DataFrame does not have."""
 
     count: int
     body: pa.Array
@@ -111,15 +111,15 @@ COLUMNS: Mapping[str, ColumnRule] = {
     "flag": ColumnRule("INT", types.is_int32),
     "rowId": ColumnRule("STRING", _is_text),
 }
-"""All columns that a frame to write may have, by name."""
+"""All columns that a DataFrame to write may have, by name."""
 
 _NAMES = {rule.alias or name: name for name, rule in COLUMNS.items()} | {name: name for name in COLUMNS}
 
 
 def check_schema(schema: pa.Schema, topic: str | None) -> dict[str, int]:
-    """Return where each known column stands in the frame; raise `ColumnError` if the frame cannot be written.
+    """Return {column: index in the schema}; raise `ColumnError` if a DataFrame with this schema cannot be written.
 
-    `topic` is the topic of all rows, if the options name one.
+    `topic` is the topic of all rows; None if a column must name it.
     """
     places: dict[str, int] = {}
     for place, field in enumerate(schema):
@@ -150,9 +150,9 @@ def _advice() -> str:
 
 
 def read_columns(batch: pa.RecordBatch, topic: str | None, *, key_is_sharding_key: bool = False) -> Columns:
-    """Return the columns of a record batch. Raise `ColumnError` if the frame cannot be written.
+    """Return the columns of a record batch. Raise `ColumnError` if the DataFrame cannot be written.
 
-    With `key_is_sharding_key`, the keys serve as sharding keys if the frame has none.
+    With `key_is_sharding_key`, the keys serve as sharding keys if the DataFrame has none.
     """
     places = check_schema(batch.schema, topic)
     found = {name: batch.column(place) for name, place in places.items()}
@@ -221,7 +221,10 @@ def _open_list(values: pa.Array) -> tuple[Integers, pa.Array]:
 
 
 def _keep(starts: Integers, kept: pa.Array) -> tuple[Integers, pa.Array]:
-    """Return where the items of each row begin if only those that `kept` marks remain."""
+    """Return where the items of each row begin if only those that the array `kept` marks remain; also return `kept`.
+
+    `starts` holds where the items of each row begin now, and where those of the last one end.
+    """
     counts = np.zeros(len(kept) + 1, np.int64)
     np.cumsum(kept.to_numpy(zero_copy_only=False), out=counts[1:])
     return counts[starts], kept

@@ -29,7 +29,7 @@ _RESERVED = pa.array([name.encode() for name in sorted(RESERVED_NAMES)], pa.larg
 
 
 class Fault(NamedTuple):
-    """The reason for which a row cannot be sent, and its column."""
+    """The column because of which a row cannot be sent, and the reason in words."""
 
     column: str
     what: str
@@ -45,7 +45,7 @@ def topic_fault(topic: str) -> str | None:
 
 
 def find_faults(columns: Columns, properties: pa.Array, max_body_bytes: int) -> dict[int, Fault]:
-    """Return {row: fault}; `properties` are the property texts of the rows without ids."""
+    """Return {row: fault}; `properties` holds the property text of each row, still without its message id."""
     faults: dict[int, Fault] = {}
     for mask, column, what in _tests(columns, properties, max_body_bytes):
         for row in np.flatnonzero(mask).tolist():

@@ -32,7 +32,7 @@ class BatchIdentity(NamedTuple):
     batch_id: int
 
     def seeds(self, *more: int) -> Hashes:
-        """Return four random numbers for this batch, or with `more` for a part of it."""
+        """Return four 64-bit numbers, a hash of this identity and of `more`, which names a part of the batch."""
         texts = [self.query_id, self.sink_name, *map(str, (self.batch_id, *more))]
         # Sizes go first, so that no two lists of texts have the same bytes.
         data = b"".join(struct.pack(">q", len(text.encode())) + text.encode() for text in texts)
@@ -40,7 +40,7 @@ class BatchIdentity(NamedTuple):
 
 
 def ids_by_content(identity: BatchIdentity, partition: int, numbers: Integers, contents: Hashes) -> pa.Array:
-    """Return the ids of rows from their numbers in the partition and the hashes of what is sent."""
+    """Return the message ids of rows from their numbers in the partition and the hashes of what is sent."""
     seeds = identity.seeds(partition)
     numbers = numbers.astype(np.uint64)
     high = mix(mix(numbers * _GOLDEN + seeds[0]) ^ mix(contents + seeds[1]))
@@ -49,7 +49,7 @@ def ids_by_content(identity: BatchIdentity, partition: int, numbers: Integers, c
 
 
 def ids_by_row_id(identity: BatchIdentity, row_ids: pa.Array) -> pa.Array:
-    """Return the ids of rows from their own ids; the partition does not matter."""
+    """Return the message ids of rows from their `rowId`s; the partition does not matter."""
     seeds = identity.seeds()
     high = mix(hash_texts(row_ids, 1) ^ seeds[0])
     low = mix(hash_texts(row_ids, 2) ^ seeds[1])

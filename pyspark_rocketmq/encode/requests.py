@@ -81,7 +81,7 @@ class Encoder:
         self._next_number = 0
 
     def encode(self, batch: pa.RecordBatch) -> Encoded:
-        """Return the requests for the rows of a record batch. Raise `ColumnError` if the frame cannot be written."""
+        """Return the requests for the rows of a record batch. Raise `ColumnError` if it cannot be written."""
         numbers = np.arange(self._next_number, self._next_number + batch.num_rows, dtype=np.int64)
         self._next_number += batch.num_rows
         return self._encode(batch, numbers)
@@ -100,14 +100,14 @@ class Encoder:
         return Encoded(list(_Rows(settings, columns, texts, placing, numbers).requests()), {})
 
     def _encode_rest(self, batch: pa.RecordBatch, numbers: Integers, faults: dict[int, Fault]) -> Encoded:
-        """Encode the rows without a fault."""
+        """Return the requests for the rows that are not in `faults`; also `faults` and further faults of these rows."""
         good = np.ones(batch.num_rows, bool)
         good[list(faults)] = False
         rest = self._encode(batch.filter(to_arrow(good)), numbers[good])
         return Encoded(rest.requests, {int(numbers[row]): fault for row, fault in faults.items()} | rest.faults)
 
     def _ids(self, columns: Columns, numbers: Integers, properties: pa.Array) -> pa.Array:
-        """Return the ids of the rows; a row whose `rowId` is null or empty is known by its content."""
+        """Return the message ids of the rows; a row whose `rowId` is null or empty gets an id made from its content."""
         if columns.row_id is None:
             return self._ids_by_content(columns, numbers, properties)
         ids = ids_by_row_id(self._identity, columns.row_id)
@@ -188,7 +188,7 @@ class _Rows:
         return self._placing.topics[code], queue
 
     def _write_entries(self) -> pa.Array:
-        """Return the rows as entries of a batch message; those of rows that are sent singly are empty."""
+        """Return the rows as entries of a batch message; all entries are empty if every row is sent singly."""
         body_sizes, property_sizes = sizes_of(self._bodies), sizes_of(self._properties)
         heads = np.zeros(len(self._bodies), _ENTRY_HEAD)
         heads["total"] = body_sizes + property_sizes + _ENTRY_OVERHEAD

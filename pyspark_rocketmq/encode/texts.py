@@ -45,13 +45,13 @@ def join_entries(entries: Entries) -> pa.Array:
 
 
 def _property(name: bytes, texts: pa.Array) -> pa.Array:
-    """Return the property of each row, or an empty text if its value is null or empty."""
+    """Return the property `name` of each row as a text; empty for a row whose value is null or empty."""
     given = pc.if_else(to_arrow(sizes_of(texts) > 0), texts, pa.scalar(None, EMPTY.type))
     return pc.fill_null(join(constant(name), _NAME_END, given, _ENTRY_END), EMPTY)
 
 
 def _number_texts(numbers: Integers | None) -> pa.Array | None:
-    """Return the numbers as decimal texts; an empty text for 0, which stands for null."""
+    """Return the numbers as decimal texts, empty for 0, which stands for null; None if no row has a number."""
     if numbers is None or not numbers.any():
         return None
     texts = to_arrow(numbers).cast(pa.string()).cast(EMPTY.type)

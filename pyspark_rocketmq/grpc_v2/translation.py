@@ -169,7 +169,7 @@ def write_message(stored: StoredMessage) -> Any:
 
 
 def _write_place(system: Any, stored: StoredMessage) -> None:
-    """Set the queue, the offset, the delivery attempt, and times and hosts of birth and storage."""
+    """Copy a stored message's queue, offset, delivery attempt, times and hosts to the API's system properties."""
     system.born_timestamp.CopyFrom(to_timestamp(stored.born_timestamp))
     system.born_host = stored.properties.get("__BORNHOST") or stored.born_host
     system.store_timestamp.CopyFrom(to_timestamp(stored.store_timestamp))

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from reprlib import repr as shorten
 from typing import Self
 
 from ..errors import AddressNotAllowed, OptionError
@@ -18,7 +17,9 @@ from ..model import Address, parse_address
 
 __all__ = ["AllowedAddresses", "parse_allowed"]
 
-_HOST_NAME = re.compile(r"[\w.-]+")
+_HOST_NAME = re.compile(r"(?![\d.]+\Z)[\w.-]+")
+"""A name; digits and dots alone are none, but an IP address or a mistyped one."""
+_NEITHER = "neither a host name nor an IP address nor host:port nor a network"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +63,33 @@ def parse_allowed(text: str, option: str = "allowed_brokers") -> AllowedAddresse
     """
     hosts, addresses, networks = set[str](), set[Address](), list[IPv4Network | IPv6Network]()
     for entry in (part.strip() for part in text.split(",")):
-        bare = entry.removeprefix("[").removesuffix("]")
+        bare = entry[1:-1] if entry.startswith("[") and entry.endswith("]") else entry
         if "/" in entry:
             networks.append(_parse_network(entry, option))
+        elif _is_ambiguous(entry):
+            host, _, port = entry.rpartition(":")
+            advice = f"write [{entry}] for the address, or [{host}]:{port} for a host and a port"
+            raise _refuse(option, entry, "an IPv6 address, or a shorter one with a port", advice)
         elif _parse_ip(bare) or _HOST_NAME.fullmatch(entry):
             hosts.add(_normal_host(bare))
         elif ":" in entry:
-            address = parse_address(entry, option)
-            addresses.add(Address(_normal_host(address.host), address.port))
+            addresses.add(_parse_host_and_port(entry, option))
         else:
-            raise _refuse(option, entry, "neither a host nor host:port nor a network")
+            raise _refuse(option, entry, _NEITHER)
     return AllowedAddresses(frozenset(hosts), frozenset(addresses), tuple(networks))
+
+
+def _is_ambiguous(entry: str) -> bool:
+    """Return whether an entry is an IPv6 address, and would also be one, followed by a port, if brackets were added."""
+    host, _, port = entry.rpartition(":")
+    return _parse_ip(entry) is not None and _parse_ip(host) is not None and port.isdigit()
+
+
+def _parse_host_and_port(entry: str, option: str) -> Address:
+    address = parse_address(entry, option)
+    if not (_parse_ip(address.host) or _HOST_NAME.fullmatch(address.host)):
+        raise _refuse(option, entry, _NEITHER)
+    return Address(_normal_host(address.host), address.port)
 
 
 def _parse_network(entry: str, option: str) -> IPv4Network | IPv6Network:
@@ -82,9 +99,10 @@ def _parse_network(entry: str, option: str) -> IPv4Network | IPv6Network:
         raise _refuse(option, entry, f"not a network ({cause})") from cause
 
 
-def _refuse(option: str, entry: str, what: str) -> OptionError:
-    advice = "give a list such as broker-a, broker-b:10911, 10.1.0.0/16"
-    return OptionError(option, shorten(entry).strip("'\""), what, advice=advice)
+def _refuse(
+    option: str, entry: str, what: str, advice: str = "give a list such as broker-a, broker-b:10911, 10.1.0.0/16"
+) -> OptionError:
+    return OptionError(option, entry, what, advice=advice)
 
 
 def _normal_host(host: str) -> str:

@@ -149,7 +149,7 @@ class Channel:
         return count
 
     def receive(self) -> int | None:
-        """Receive bytes into the session; return their number, for `events`, or None if no bytes are there now.
+        """Receive bytes into the session; return their number, which `events` takes, or None if none have arrived.
 
         Raise ConnectionLost at the end of the stream, and after an error of sending once all bytes have been received.
         """
@@ -253,7 +253,7 @@ class Channel:
         return self._explain(self._lost("the server closed the connection", "try again"))
 
     def _explain(self, error: ConnectionLost) -> ConnectionLost:
-        """Return the error; let it advise TLS if the stream has no TLS and the server has not sent any bytes."""
+        """Return the error, with the advice to use TLS if the stream has none and the server has not sent any bytes."""
         if not self._heard and not self.transport.encrypted:
             error.advice = _TLS_ADVICE
         return error
@@ -284,7 +284,10 @@ class Connection:
 
     @classmethod
     def open(cls, address: Address, settings: NetSettings, deadline: Deadline | None = None) -> Self:
-        """Return a new connection, or raise at the deadline, by default after the settings' connect timeout."""
+        """Return a new connection; raise `ConnectError` if none can be made before the deadline.
+
+        Without a deadline, the settings' connect timeout limits the wait.
+        """
         return cls(connect(address, deadline or settings.connect_deadline(), settings), settings)
 
     def __repr__(self) -> str:

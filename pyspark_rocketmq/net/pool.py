@@ -139,8 +139,8 @@ class SharedPool:
     def connection(self, address: Address, deadline: Deadline | None = None) -> ThreadedConnection:
         """Return the connection to an address; if there is none, one caller opens it and other callers wait.
 
-        A mute connection is replaced by a new one. It is closed only when the new one is open, because bytes may still
-        arrive on it.
+        A mute connection is replaced by a new one: a request timed out, and no bytes have arrived since. The old one is
+        closed only when the new one is open, because its bytes may still arrive.
         """
         deadline = deadline or self.settings.connect_deadline()
         with self._lock:

@@ -38,7 +38,10 @@ class NetSettings:
     header_type: HeaderType = HeaderType.JSON
     tls: TlsSettings | None = None
     allowed: AllowedAddresses | None = None
-    """The only addresses to which connections may be opened; None: all. `ClusterSettings` sets it."""
+    """The only addresses to which connections may be opened; None: all.
+
+    `ClusterSettings` derives it from `allowed_brokers` and replaces any other value.
+    """
 
     def connect_deadline(self) -> Deadline:
         """Return the deadline of a new connection, TLS handshake included."""

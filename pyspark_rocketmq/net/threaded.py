@@ -1,12 +1,12 @@
 """Share one connection among many threads, and serve the requests that the server sends.
 
-The connection has a thread of its own, the *reader*. It receives all the time and waits only for the stream, so the
-server can always write, and two sides that both write cannot block each other. A caller puts its frame into the outbox
-and sends it at once if no other thread is sending; the reader sends the bytes that the stream does not accept at once.
+The connection has a thread of its own, the *reader*. It goes on receiving while bytes wait to be sent, so two sides
+that both write cannot block each other. A caller puts its frame into the outbox and sends it at once if no other thread
+is sending; the reader sends the bytes that the stream does not accept at once.
 
 Another thread serves the requests sent by the server, because serving one may take long; it starts with the first of
-them. The reader itself serves requests with a `quick` code. While too many requests wait to be served, the reader
-receives nothing, so the server cannot send; when that lasts for a request's timeout, the connection ends.
+them. The reader itself serves requests with a `quick` code. It stops receiving only while too many requests wait to be
+served; when that lasts for a request's timeout, the connection ends.
 
 The lock guards the session, the outbox and the futures; it is never held while bytes move. `_sender` names the thread
 that may take from the outbox, so only one thread sends at a time.
@@ -111,7 +111,11 @@ class ThreadedConnection:
         handler: Handler | None = None,
         quick: Collection[int] = frozenset(),
     ) -> Self:
-        """Return a new connection, or raise at the deadline, by default after the settings' connect timeout."""
+        """Return a new connection; raise `ConnectError` if none can be made before the deadline.
+
+        Without a deadline, the settings' connect timeout limits the wait. `handler` serves requests sent by the server:
+        those with a code in `quick` in the thread that receives, others in a thread of their own.
+        """
         return cls(connect(address, deadline or settings.connect_deadline(), settings), settings, handler, quick)
 
     def __repr__(self) -> str:
@@ -220,7 +224,10 @@ class ThreadedConnection:
             self._waker.wake()
 
     def _wait_for_room(self, code: int, deadline: Deadline) -> None:
-        """Wait until the outbox has room; raise at the deadline. The reader never waits, because it makes the room."""
+        """Wait until the outbox has room; raise `RequestTimeout` at the deadline.
+
+        In the reader's thread do not wait, because this is the thread that makes room.
+        """
         is_reader = threading.current_thread() is self._reader
         outbox = self._channel.outbox
         admitted = self._room.wait_for(

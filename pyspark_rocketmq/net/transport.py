@@ -176,9 +176,10 @@ class Waker:
 
 
 def connect(address: Address, deadline: Deadline, settings: NetSettings) -> Transport:
-    """Return a connected stream, after the handshake if the settings have TLS; raise ConnectError at the deadline.
+    """Return a connected stream, after the handshake if the settings have TLS.
 
-    Raise `AddressNotAllowed`, before a host name is looked up, if the settings do not allow the address.
+    Raise `ConnectError` if that fails or takes longer than the deadline. Raise `AddressNotAllowed`, before a host name
+    is looked up, if the settings do not allow the address.
     """
     if settings.allowed is not None:
         settings.allowed.check(address)
@@ -234,7 +235,7 @@ def _large_buffers_granted() -> bool:
 
 
 def _resolve(address: Address, deadline: Deadline) -> list[_Candidate]:
-    """Return the host's addresses; raise ConnectError at the deadline.
+    """Return the host's addresses; raise `ConnectError` if the host is unknown, or not found before the deadline.
 
     A thread looks the name up, because the system's resolver has no timeout; after the deadline its result is ignored.
     """

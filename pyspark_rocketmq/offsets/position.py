@@ -50,7 +50,7 @@ class Position:
 
     @property
     def still_open(self) -> Positions:
-        """The queues in `open` of which nothing has been read yet, with their starts."""
+        """The offset of the first readable message of each queue that begins there and of which nothing is read yet."""
         return {queue: offset for queue, offset in self.open.items() if self.next.get(queue) == offset}
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ def advance(
 def batch_ranges(start: Position | None, end: Position) -> list[QueueRange]:
     """Return the ranges between two positions, in the order of `end`, without empty ones.
 
-    Raise `OptionError` for a pair of positions that no query can have logged.
+    Raise `OptionError` if a range would end below its start: no query can have logged this pair of positions.
     """
     known = {**(start.next if start else {}), **end.begin}
     ranges = [_range_to(queue, stop, known, end.open) for queue, stop in end.next.items()]
@@ -116,9 +116,10 @@ def position_json(position: Position | None) -> dict[str, Any]:
 
 
 def parse_position(stored: str | Mapping[str, Any]) -> Position | None:
-    """Return the position in Spark's log, where it is text or a parsed object; None for the sentinel.
+    """Return the position that Spark's log stores as JSON, given as text or as a parsed object.
 
-    Raise `OptionError` if it cannot be read, or was written by a newer release.
+    Return None for the object that stands for "no position yet". Raise `OptionError` if the position cannot be read,
+    or was written by a newer release.
     """
     value = parse_json(stored, _OPTION) if isinstance(stored, str) else stored
     text = stored if isinstance(stored, str) else json.dumps(stored)
@@ -137,7 +138,7 @@ def _nest(positions: Positions) -> dict[str, dict[str, dict[str, int]]]:
 
 
 def _read_position(value: Any) -> Position | None:
-    """Return the position in a parsed JSON object; raise ValueError if the object has another shape."""
+    """Return the position in a parsed JSON value, or None if it says "no position yet"; raise ValueError otherwise."""
     value = _require_object(value, "the offset")
     _require_version(value.get("version"))
     if unknown := sorted(value.keys() - _KEYS):

@@ -165,7 +165,10 @@ class StartSettings:
 
     @property
     def requested(self) -> RequestedOffsets:
-        """The requested starts: `group` outranks times, which outrank other offsets; the default is the fallback."""
+        """The requested starts: the group's position outranks times, and times outrank other offsets.
+
+        Queues without any of these start as `startingOffsetsDefault` says.
+        """
         offsets = _offset_layer("startingOffsets", self.offsets)
         times = _time_layers("startingTimestamp", self.time_ms, self.times)
         layers = [offsets, *times] if self.offsets is Keyword.GROUP else [*times, offsets]

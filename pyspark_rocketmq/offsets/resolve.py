@@ -86,7 +86,7 @@ def resolve_offsets(
 
 
 def opened_if_late(bounds: QueueBoundsMap) -> dict[MessageQueue, int]:
-    """Return the minimum of each new queue whose first messages were deleted before the queue was found.
+    """Return the minimum offset of each of these new queues whose first messages were deleted before it was found.
 
     More of its messages may be deleted before it is read, which is no loss. A new queue whose minimum is 0 is left out:
     every message of it must be read.

@@ -197,7 +197,8 @@ def _build_allocation(given: GivenOptions) -> AllocationSettings:
 def _build_plan(given: GivenOptions) -> PlanSettings:
     """Return the settings that divide a batch into tasks.
 
-    In a member of a group the strategy assigns queues to members, so slots get contiguous blocks of queues.
+    In a member of a group, the user's strategy assigns queues to members. So its slots are assigned by the default
+    strategy, which gives each slot consecutive queues.
     """
     return PlanSettings(
         allocation=AllocationSettings() if shares(given) else _build_allocation(given),

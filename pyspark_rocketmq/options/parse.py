@@ -101,7 +101,11 @@ def _read_options(raw: Mapping[str, str], use: str, env: Mapping[str, str], now_
 
 
 def _check_strangers(strangers: Mapping[str, str], given: GivenOptions) -> None:
-    """Raise for unknown keys that are refused or that `strictOptions` forbids; log others once the use is known."""
+    """Check `strangers`, the keys that name no option, with their values.
+
+    Raise for a key that `refused` lists or `strictOptions` forbids. Log any other key, but only when it is known
+    whether the options are for a read or a write.
+    """
     strictness = given.get(STRICT_OPTIONS)
     for key, text in strangers.items():
         if key.lower() in _IGNORED:

@@ -85,15 +85,15 @@ def not_orderly(option: Option[Any], why: str) -> Rule:
 
 
 def not_shared(option: Option[Any], test: Test, why: str) -> Rule:
-    """Return a rule that refuses options that pass `test` in a member of a group (`groupMembership=shared`)."""
+    """Return a rule that refuses an option together with `groupMembership=shared` if the user's options pass `test`."""
     what = f"not together with groupMembership=shared: {why}"
     return Rule(option, lambda given: shares(given) and test(given), what, "drop one of the two")
 
 
 def names_client(option: Option[str]) -> Rule:
-    """Return a rule that refuses a part of the client id if the read has no client id.
+    """Return a rule that refuses an option that sets a part of the client id, if a read uses no client id.
 
-    A write always has one, so nothing is refused before the options are known to be those of a read.
+    Nothing is refused while it is unknown whether the options are for a read or a write: a write always uses one.
     """
     what = "has no effect: nothing of this read bears a client id"
     advice = f"set groupMembership=shared, lockQueues=true or messageModel=BROADCASTING, or drop {option.name}"
@@ -134,7 +134,10 @@ def without_group(test: Test) -> Test:
 
 
 def for_tools_group(test: Test) -> Test:
-    """Return a test that passes if `test` passes and the given group is the one that readers without a group share."""
+    """Return a test that passes if `test` passes and `consumerGroup` names the tools group.
+
+    Readers for which the user names no group share this one.
+    """
     return lambda given: test(given) and given.maybe(grouping.CONSUMER_GROUP) == READER_GROUP
 
 

@@ -33,14 +33,17 @@ class Limits:
 
 
 class Admission(NamedTuple):
-    """The end of each queue's range, and whether the batch waits because the backlog is below the floor."""
+    """The end of each queue's range, and whether the batch waits because its backlog is below `min_per_trigger`."""
 
     ends: dict[MessageQueue, int]
     held_back: bool
 
 
 def clip_to_target(latest: Positions, target: Positions) -> dict[MessageQueue, int]:
-    """Return the ends of a batch of availableNow: those of `latest`, none beyond `target`, for queues in `target`."""
+    """Return the end of each queue for a batch with Spark's trigger availableNow: `latest`, but at most `target`.
+
+    Queues that are not in `target` are left out.
+    """
     return {queue: min(end, target[queue]) for queue, end in latest.items() if queue in target}
 
 
@@ -61,10 +64,10 @@ def admit(starts: Positions, latest: Positions, limits: Limits, *, waited_s: flo
 
 
 def _is_held_back(backlog: int, limits: Limits, waited_s: float) -> bool:
-    """Return whether the batch waits because the backlog is below the floor and `max_delay_s` is not over.
+    """Return whether the batch must wait: the backlog is below `min_per_trigger`, and `max_delay_s` has not passed.
 
-    `backlog` is the sum before `max_per_queue` and `max_per_trigger`, since these may limit batches to less than the
-    floor.
+    `backlog` counts all new offsets, even those beyond `max_per_queue` and `max_per_trigger`: limited by these it could
+    stay below `min_per_trigger` for ever.
     """
     return limits.min_per_trigger is not None and backlog < limits.min_per_trigger and waited_s < limits.max_delay_s
 
@@ -82,11 +85,11 @@ def share_cap(backlogs: Mapping[MessageQueue, int], cap: int) -> dict[MessageQue
 
 
 def _divide_cap(backlogs: Sequence[int], cap: int) -> list[int]:
-    """Return the share of each backlog, in the order of `backlogs`.
+    """Return the share of `cap` offsets that each backlog gets, in the order of `backlogs`.
 
-    Backlogs are visited from the smallest to the largest. A backlog whose proportional share of the remaining cap is
-    below one gets one; its share and backlog are subtracted from cap and total. Once a proportional share reaches one,
-    those of all larger backlogs do, too. They divide the remaining cap by the method of largest remainders.
+    First the small backlogs, from the smallest on: one whose proportional share would be below one offset gets one.
+    That offset is taken off the cap, and the backlog off the total. Once a proportional share reaches one, those of all
+    larger backlogs do, too: these divide the remaining cap by the method of largest remainders.
     """
     left, total = cap, sum(backlogs)
     shares = [0] * len(backlogs)
@@ -105,9 +108,10 @@ def _divide_cap(backlogs: Sequence[int], cap: int) -> list[int]:
 
 
 def _apportion(weights: Sequence[int], places: Sequence[int], seats: int) -> Iterator[tuple[int, int]]:
-    """Yield (index, share) for each index in `places`: `seats` divided by weight, by the method of largest remainders.
+    """Divide `seats` in proportion to the weights at the indexes in `places`; yield (index, share) for each of them.
 
-    Among equal remainders, the larger weight gets the additional seat, then the earlier index.
+    Shares are whole numbers, by the method of largest remainders: each is rounded down, and the seats that are left go
+    to the largest remainders. Among equal remainders the larger weight comes first, then the earlier index.
     """
     total = sum(weights[place] for place in places)
     quotas = [divmod(seats * weights[place], total) for place in places]

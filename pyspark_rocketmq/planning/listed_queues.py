@@ -20,7 +20,8 @@ __all__ = ["ListedQueues", "list_queues"]
 class ListedQueues:
     """The queues that one JSON object lists.
 
-    `queues` are listed by id; `whole` has the topics, or topics at one broker, of which all queues are listed (`*`).
+    `queues` are listed by their ids. `whole` has (topic, broker name) where `*` lists all queues of a topic at a
+    broker, and (topic, None) where it lists those at all brokers.
     """
 
     option: str
@@ -29,11 +30,11 @@ class ListedQueues:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics of which queues are listed."""
+        """The topics that have listed queues."""
         return frozenset({queue.topic for queue in self.queues} | {topic for topic, _ in self.whole})
 
     def select(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """Return those of `queues` that are listed, in their order."""
+        """Return those of `queues` that are listed, in the order of `queues`."""
         return [queue for queue in queues if self._lists(queue)]
 
     def _lists(self, queue: MessageQueue) -> bool:

@@ -75,7 +75,10 @@ def plan_tasks(ranges: Iterable[QueueRange], settings: PlanSettings) -> list[Tas
 
 
 def _refuse_too_many(option: str, count: int, tasks: Iterable[Sequence[QueueRange]]) -> None:
-    """Raise `PlanTooLarge` if `option` cuts `tasks` into more than `MOST_TASKS` tasks; it names the longest range."""
+    """Raise `PlanTooLarge` if `count`, the number of tasks into which `option` would cut `tasks`, is over `MOST_TASKS`.
+
+    The error names the longest range.
+    """
     if count <= MOST_TASKS:
         return
     longest = max((each for task in tasks for each in task), key=lambda each: each.end - each.start)
@@ -91,10 +94,10 @@ def _refuse_too_many(option: str, count: int, tasks: Iterable[Sequence[QueueRang
 
 
 def count_parts(lengths: Sequence[int], wanted: int) -> list[int]:
-    """Return the number of parts into which each slot is cut, so that there are `wanted` parts if possible.
+    """Return the number of parts into which each slot is cut; `lengths` are the numbers of offsets of the slots.
 
-    Each slot is at least one part. Each further part goes to the slot whose parts are longest then; if several slots
-    are equal, to the first.
+    There are `wanted` parts in all, but at least one for each slot, and no more than offsets. Parts are added one by
+    one: each time the slot with the longest parts gets one more; if several are equal, the first.
     """
     parts = [1] * len(lengths)
     # Python divides integers exactly before it rounds, so equal ratios stay equal.
@@ -165,7 +168,7 @@ def _assign(
 
 
 def name_slots(count: int) -> list[str]:
-    """Return names of `count` slots, whose order as text is that of the slots; CONSISTENT_HASH hashes the names."""
+    """Return names for `count` slots, sorted as text; the strategy CONSISTENT_HASH hashes these names."""
     digits = max(5, len(str(count - 1)))
     return [f"slot-{number:0{digits}}" for number in range(count)]
 
@@ -173,17 +176,17 @@ def name_slots(count: int) -> list[str]:
 def _rooms_of_slots(
     queues: Sequence[MessageQueue], slots: Sequence[str], allocation: AllocationSettings
 ) -> dict[str, str]:
-    """Return the machine room of each slot: the listed rooms in turn, or without a list the brokers' rooms."""
+    """Return the machine room of each slot, by the slot's name.
+
+    Slots get the configured rooms in turn, or if none are configured, the rooms of the queues' brokers.
+    """
     of_brokers = {allocation.room_of_broker(queue.broker_name) for queue in queues}
     rooms = allocation.machine_rooms or sorted((room for room in of_brokers if room), key=java_order)
     return {slot: rooms[number % len(rooms)] for number, slot in enumerate(slots)} if rooms else {}
 
 
 def covered_queues(queues: Iterable[MessageQueue], allocation: AllocationSettings) -> list[MessageQueue]:
-    """Return the queues that are read: all, or with MACHINE_ROOM those in the listed rooms.
-
-    Queues that are left out get no position either.
-    """
+    """Return those of `queues` that a query reads: all, or with MACHINE_ROOM only those in the configured rooms."""
     if allocation.strategy.outer != "MACHINE_ROOM":
         return list(queues)
     return MachineRoom(frozenset(allocation.machine_rooms)).eligible(queues)

@@ -8,7 +8,7 @@ and yields blocks of records. It sends pulls through a `port`; `remoting` is the
 No message is lost without a report. Three checks ensure this:
 
     counts      Without a filter, a response must hold one message for each offset that it covers. The decoder counts;
-                `recheck` reads a short response again at the master, and reports messages missing there, too.
+                `recheck` reads a short response again at the master, and reports the messages that it lacks as well.
     probes      With a filter, or with compaction, nothing can be counted. `witness` confirms the responses of each
                 broker process by a `probe`, a pull of one message without the filter.
     recounts    A broker process may be gone before it is probed. `recount` counts the messages of the same offsets at

@@ -21,13 +21,13 @@ __all__ = ["BackoffBudget", "explain_refusal"]
 _PAUSE = Backoff(first_s=0.02, longest_s=3.0)
 _WARN_AFTER_S = 1.0
 _REFUSED_READ = "[REJECTREQUEST]"
-"""The beginning of the remark with which a replica refuses reads, which its master would serve."""
+"""The beginning of the remark with which a replica refuses reads that its master would serve."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class BackoffBudget:
-    """The pauses of one queue at its current offset, up to a limit."""
+    """The sum of the pauses of one queue since it last advanced, which may grow up to `limit_s` seconds."""
 
     limit_s: float
     pause: Backoff = _PAUSE
@@ -42,7 +42,7 @@ class BackoffBudget:
     def next_pause_s(self, offset: int, reason: RocketMQError) -> float:
         """Return the length of the next pause at `offset`, in seconds; raise `reason` when the limit is reached.
 
-        Log one warning per queue.
+        Log one warning per queue, when its pauses have added up to a second.
         """
         if offset != self._offset:
             self.answer_count, self.waited_s, self._offset = 0, 0.0, offset
@@ -56,7 +56,10 @@ class BackoffBudget:
         return pause_s
 
     def final_error(self, offset: int) -> RocketMQError | None:
-        """Return the last reason for a pause at `offset`, with the time paused; None if the pauses were elsewhere."""
+        """Return the error that was the reason for the last pause; None if that pause was not at `offset`.
+
+        Add the number of responses and the time paused to its text.
+        """
         if self._reason is None or offset != self._offset:
             return None
         self._reason.what += f" ({self.answer_count} answers in {self.waited_s:.3g} s)"
@@ -70,9 +73,9 @@ class BackoffBudget:
 
 
 def explain_refusal(error: RocketMQError, *, from_master: bool) -> RocketMQError | None:
-    """Return the error to raise in the end, if a broker refuses a pull temporarily; None if `error` is another one.
+    """Return the error to raise in the end if `error` is a temporary refusal of a pull; None if it is another error.
 
-    If a replica refuses reads, which its master would serve, the returned error has `refresh_routes` set.
+    If a replica refuses reads that its master would serve, the returned error has `refresh_routes` set.
     """
     if not isinstance(error, FlowControl | SystemBusy):
         return None

@@ -5,10 +5,11 @@ fewer messages than requested (its own limits) or cover more offsets (a filter s
 *stride*, the number of offsets that one pull covers. Offsets that a response leaves *uncovered* are requested again
 before any new ones. Responses arrive in any order; `Cursor.take` returns them in offset order.
 
-Invariant: `[wanted.start, wanted.end)` is always the disjoint union of the offsets that `take` got (before `done`),
-the responses that wait in the process queue for an earlier one, the requests in flight, the uncovered offsets, and the
-offsets never requested (from `_frontier` on). Most responses arrive in offset order and never wait. As long as offsets
-are missing, some are in flight or may be requested, even if the flow limits are exceeded.
+Invariant: `[wanted.start, wanted.end)` is always the disjoint union of the offsets before `done` (`take` has returned
+them or returns them next, or they were skipped), of the responses that wait in the process queue for an earlier one,
+the requests in flight, the uncovered offsets, and the offsets never requested (from `_frontier` on). Most responses
+arrive in offset order and never wait. As long as offsets are missing, some are in flight or may be requested, even if
+the flow limits are exceeded.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Cursor:
         """Responses that wait until the messages at lower offsets have arrived."""
         self._waiting_count = 0
         self._has_whole_sizes = False
-        """Whether responses may wait whose size in `waiting` is that of the whole response, not of its bodies."""
+        """Whether `waiting` may hold responses with the size of the whole response instead of that of its bodies."""
         self._full_count = 0
         """The number of responses that covered the whole stride since the stride last changed."""
         self._queue = wanted.queue
@@ -78,7 +79,7 @@ class Cursor:
 
     @property
     def lacks_its_lowest(self) -> bool:
-        """Whether the next request is for the lowest offset of all that are missing."""
+        """Whether the lowest missing offset is one to be requested again; then the next request is for it."""
         return bool(self._uncovered) and self._uncovered.peekitem(0)[0] <= self.done
 
     def lowest_missing(self, least: int = 0) -> int:
@@ -90,7 +91,7 @@ class Cursor:
         return lowest
 
     def first_waiting(self) -> int | None:
-        """Return the offset of the first waiting response with records before the range's end; None without one."""
+        """Return the lowest offset of a waiting response that has records before the range's end; None if none has."""
         return next((each.offset for each in self.waiting.entries() if _holds_wanted(each.item)), None)
 
     def allowance(self, limits: FlowLimits, most: int) -> int:
@@ -108,9 +109,9 @@ class Cursor:
         return 1 if self.lacks_its_lowest else 0
 
     def _count_bodies(self) -> None:
-        """Replace the sizes of waiting responses by the sizes of their bodies.
+        """Replace the sizes of waiting responses by the smaller sizes of their message bodies, which are limited.
 
-        A response is at least as large as its bodies, so they are counted only if responses exceed the limit of bytes.
+        Counting bodies takes time, so this is called only when the sizes of whole responses exceed the limit.
         """
         for entry in self.waiting.entries():
             if entry.body_bytes == len(entry.item.data):
@@ -118,14 +119,20 @@ class Cursor:
         self._has_whole_sizes = False
 
     def _expected(self, more: int) -> Expected:
-        """Return the most messages and bytes that pulls in flight, `more` pulls and uncovered offsets may bring."""
+        """Return the most messages and bytes that may still arrive.
+
+        They come from the pulls in flight, from `more` further pulls, and from offsets that have to be requested again.
+        """
         uncovered = tuple(end - start for start, end in self._uncovered.items()) if self._uncovered else ()
         return expect(len(self._in_flight) + more, min(self._batch_size, self.stride), uncovered)
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def take_requests(self, most: int) -> list[PullRequest]:
-        """Return at most `most` requests, for uncovered offsets first, then for new ones; count them as in flight."""
+        """Return at most `most` requests, and count them as in flight.
+
+        Offsets that a response left uncovered come first, then offsets that were never requested.
+        """
         requests: list[PullRequest] = []
         for _ in range(most):
             if self._uncovered:
@@ -156,9 +163,9 @@ class Cursor:
     ) -> QueueRange | None:
         """Accept the response to the pull from `start`; return the part of its offsets that is still wanted, or None.
 
-        The response covers the offsets up to `next_offset` and holds at most `message_count` messages. A counted
-        response must hold one message for each of these offsets. The decoder verifies this, so `take` returns the
-        response even if it is empty. Offsets skipped by `skip_to` are not wanted: they would be out of order.
+        The response covers the offsets up to `next_offset` and holds at most `message_count` messages. With
+        `is_counted` it must hold one message for each of these offsets. The decoder verifies this, so `take` returns
+        the response even if it is empty. Offsets skipped by `skip_to` are not wanted: they would be out of order.
         """
         request = self._in_flight.pop(start)
         first, end = request
@@ -184,7 +191,7 @@ class Cursor:
             del self._uncovered[start]
 
     def skip_to(self, start: int) -> None:
-        """Go on from `start`, because messages before it are gone; `take` still returns those already received."""
+        """Go on from `start`, because messages before it are gone; `take` still returns responses already received."""
         for stretch_start, stretch_end in list(self._uncovered.items()):
             if stretch_start < start:
                 del self._uncovered[stretch_start]
@@ -206,7 +213,7 @@ class Cursor:
         return blocks
 
     def _uncover(self, start: int, end: int) -> None:
-        """Have offsets requested again, except offsets before `done` or after the end of the range."""
+        """Have the offsets `[start, end)` requested again, but none that is answered or beyond the range's end."""
         start, end = max(start, self.done), min(end, self._end)
         if start < end:
             self._uncovered[start] = end
@@ -214,8 +221,8 @@ class Cursor:
     def _cover(self, request: PullRequest, next_offset: int) -> int:
         """Return the end of the offsets that a response covers.
 
-        If the response covers more offsets than were requested, and the further ones were never requested, they need
-        no request any more.
+        It is usually within the requested offsets. But if the response covers more, and the further offsets were never
+        requested, it is beyond them, and the further offsets will not be requested.
         """
         if request.end == self._frontier and next_offset > request.end:
             self._frontier = min(next_offset, self._end)
@@ -234,7 +241,10 @@ class Cursor:
             self.stride, self._full_count = covered, 0
 
     def _keep(self, start: int, end: int, block: Block) -> None:
-        """Keep a block for `take`, which returns it in offset order; drop the block if it is empty and may be empty."""
+        """Keep the block of the offsets `[start, end)` until `take` returns it in offset order.
+
+        An empty block that need not hold any message is not returned.
+        """
         if start == self.done:
             self.done = end
             if block[2] or block[4]:

@@ -40,8 +40,8 @@ _TOGETHER = 4
 """The most pulls that one reader submits per turn. A turn costs as much as a pull, so it should submit several."""
 _LEAST_DEPTH, _MOST_DEPTH = 32, 256
 _WANTED_BYTES = 8 * 2**20
-"""Bytes of responses to have in flight: those of a record batch, so that it arrives while the previous one is decoded.
-The buffers of both sockets hold nearly all of them; the remaining bytes stay in the broker's heap."""
+"""Bytes of responses to have in flight: as many as a record batch has, so that one batch arrives while the previous one
+is decoded. The socket buffers of both sides hold nearly all of them; the remaining bytes stay in the broker's heap."""
 
 
 def read_ranges(
@@ -55,8 +55,9 @@ def read_ranges(
 ) -> Iterator[Block]:
     """Yield every message of the ranges, in blocks; those of one queue in the order of their offsets.
 
-    At the end, ranges that no broker process could confirm are read again at another one, and their messages are
-    counted again. That reading may need a recount, too. Raise NoBrokerAvailable after `recounts` levels of recounts.
+    If broker processes are gone before they could confirm their responses, read the same offsets again at the end, from
+    other processes, and compare the numbers of messages. That reading may need a recount, too. Raise NoBrokerAvailable
+    if more than `recounts` levels of recounts are needed.
     """
     settings = (settings or PullSettings()).for_queues(len({wanted.queue for wanted in ranges}))
     readers = [QueueReader(wanted, brokers, settings, policy) for wanted in ranges if wanted.offset_count > 0]
@@ -136,7 +137,7 @@ class Window:
         self._depth = settings.depth or _LEAST_DEPTH
         self._clock = clock
         self._next_turn_at = math.inf
-        """The earliest end of a reader's pause, as a moment of the clock; infinite if the window is full."""
+        """The earliest moment at which a reader's pause ends; infinite if no reader pauses or the window is full."""
 
     def __repr__(self) -> str:
         return f"<Window {self.in_flight} of {self._depth} in flight, {len(self._resting)} readers rest>"
@@ -194,7 +195,7 @@ class Window:
         return 1
 
     def _reach(self, reader: QueueReader, choose: Callable[[], BrokerEndpoint | None]) -> BrokerEndpoint | None:
-        """Connect to the broker process that `choose` returns, and return it; None if it is not to be asked now.
+        """Connect to the broker process that `choose` returns, and return it; None if no pull can be sent now.
 
         If the route or the connection fails, the reader handles the error, and None is returned.
         """

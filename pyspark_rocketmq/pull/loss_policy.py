@@ -10,7 +10,7 @@ __all__ = ["IgnoreLosses", "LossPolicy"]
 
 
 class LossPolicy(Protocol):
-    """Gets reports of messages that should be there and are not; each method may raise to end the reading."""
+    """Gets reports of missing messages and of offsets that were reset; each method may raise to end the reading."""
 
     def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
         """Accept a report that messages from `planned` to `minimum` are gone: the queue now begins at `minimum`."""
@@ -22,7 +22,7 @@ class LossPolicy(Protocol):
         """Accept a report that the queue is not in the route any more; `rest` is the range not read yet."""
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Accept a report that an administrator reset the group's offset; a range that is read loses nothing by it."""
+        """Accept a report that an administrator reset the group's offset; no message of the range is lost by that."""
 
     def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Accept a report that messages within `[start, end)` are gone; `missing_count` is their number, if known."""

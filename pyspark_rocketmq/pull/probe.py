@@ -44,7 +44,7 @@ def find_stored(outcome: PullOutcome) -> StoredOffsets | None:
 
 
 def is_readable(offset: int, outcome: PullOutcome) -> bool:
-    """Return whether a probe of `offset` found the message of this offset, or a file head (`cluster.file_heads`).
+    """Return whether a probe found the message of `offset`, or a file head in its place (`cluster.file_heads`).
 
     The queue offset in the record is not compared, because producers can make brokers store a wrong one.
     """

@@ -70,7 +70,7 @@ _E = TypeVar("_E", bound=Cached)
 
 
 class Entry(NamedTuple, Generic[_T]):
-    """An entry with its messages in `item`, which may have any type."""
+    """One or more consecutive messages of a process queue; `item` holds them, in any form."""
 
     offset: int
     last_offset: int
@@ -98,9 +98,10 @@ class FlowLimits(NamedTuple):
     span: int = 2000
 
     def divided(self, topic_messages: int | None, topic_mib: int | None, queue_count: int) -> FlowLimits:
-        """Return the limits of each queue, given the limits of its topic, if any, which replace the limits per queue.
+        """Return the limits of each of `queue_count` queues of a topic.
 
-        A topic's limit is divided by the number of queues; the result is at least 1.
+        A limit of the topic that is not None replaces the limit per queue: it is divided by the number of queues, and
+        the result is at least 1.
         """
         return self._replace(
             message_count=self.message_count if topic_messages is None else max(1, topic_messages // queue_count),
@@ -120,7 +121,10 @@ NOTHING = Expected(0, 0)
 
 @lru_cache  # Called before every pull, mostly with the same few numbers.
 def expect(pulls_in_flight: int, messages_per_pull: int, stretches: tuple[int, ...] = ()) -> Expected:
-    """Return the most that pulls in flight, and repeated pulls of `stretches` offsets each, may still bring."""
+    """Return the most that pulls in flight and pulls that are to be repeated may still bring.
+
+    `stretches` holds the number of offsets of each pull to be repeated.
+    """
     return Expected(
         pulls_in_flight * messages_per_pull + sum(stretches), (pulls_in_flight + len(stretches)) * ANSWER_BYTES
     )
@@ -129,9 +133,10 @@ def expect(pulls_in_flight: int, messages_per_pull: int, stretches: tuple[int, .
 def find_exceeded(
     message_count: int, body_bytes: int, span: int | None, limits: FlowLimits, expected: Expected = NOTHING
 ) -> Hold | None:
-    """Return the first exceeded limit, in RocketMQ's order, or None; sizes are rounded down to whole MiB.
+    """Return the first exceeded limit, in RocketMQ's order (messages, bytes, span), or None.
 
-    Expected messages count as if they had the offsets next to those in the queue. If `span` is None, it has no limit.
+    Sizes are rounded down to whole MiB. `expected` is added as if it had arrived, with the offsets next to those in the
+    queue. None as `span` exceeds no limit.
     """
     if message_count + expected.message_count > limits.message_count:
         return Hold.MESSAGES
@@ -165,7 +170,7 @@ class ProcessQueue(Generic[_E]):
         self.newest_offset = 0
         """The last offset of the entry that was added last; not always the largest offset."""
         self.backlog_count = 0
-        """The broker's maximum offset minus the last offset put, when a `put` last gave a larger maximum."""
+        """The broker's maximum offset minus the last offset put, as of the last `put` that gave a larger maximum."""
         self.last_pull_s = self.last_consume_s = self.last_lock_s = clock()
         self._clock = clock
         self._cached: SortedDict[int, _E] = SortedDict()
@@ -220,7 +225,7 @@ class ProcessQueue(Generic[_E]):
             return find_exceeded(self.message_count, self.body_bytes, span, limits, expected)
 
     def is_lock_expired(self, max_live_s: float = 30.0) -> bool:
-        """Return whether the lock was last renewed before `max_live_s`, so that this client must not rely on it."""
+        """Return whether the last renewal of the lock is older than `max_live_s`; then the lock may be lost."""
         return self._clock() - self.last_lock_s > max_live_s
 
     def is_pull_expired(self, max_idle_s: float = 120.0) -> bool:
@@ -265,7 +270,7 @@ class ProcessQueue(Generic[_E]):
                 self._started_s[offset] = now_s
 
     def remove(self, offsets: Iterable[int]) -> int | None:
-        """Remove consumed entries; return the offset to commit: the smallest one that is not consumed yet.
+        """Remove the consumed entries at `offsets`; return the offset to commit: the smallest not consumed yet.
 
         Return None if no entry was cached before.
         """
@@ -273,9 +278,9 @@ class ProcessQueue(Generic[_E]):
             return self._remove(offsets)
 
     def shrink(self, entry: _E, rest: _E) -> None:
-        """Replace a cached entry by its last part, which the listener has not got yet, or by itself with another size.
+        """Replace a cached entry by `rest`: some of its messages, or the same messages with another size.
 
-        Do nothing if the entry is not cached any more.
+        The counts change accordingly. Do nothing if the entry is not cached any more.
         """
         with self._lock:
             if self._cached.pop(entry.offset, None) is not None:

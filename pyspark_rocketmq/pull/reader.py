@@ -12,6 +12,7 @@ import logging
 from ..cluster.broker import Brokers
 from ..cluster.routes import MASTER_ID, BrokerEndpoint, Route
 from ..errors import (
+    AddressNotAllowed,
     DataLossError,
     DecodeError,
     NoBrokerAvailable,
@@ -61,7 +62,7 @@ class QueueReader:
         self._reset_to: int | None = None
         """The offset to which an administrator has reset the group, if a broker has reported it."""
         self._unrouted: RocketMQError | None = None
-        """The last error of looking up the route; None once it names a broker process to read from."""
+        """The last error of looking up the route; None once the route names a broker process to read from."""
         self._unrouted_s = 0.0
         """The sum of the pauses since the route was lost, in seconds."""
         self._takes_all = settings.subscription.for_topic(wanted.queue.topic) == Subscription()
@@ -106,7 +107,10 @@ class QueueReader:
 
     @property
     def unconfirmed(self) -> list[Unconfirmed]:
-        """The ranges, with message counts, whose responses no broker process is left to confirm."""
+        """Ranges read from processes that cannot confirm them any more, with the numbers of messages read.
+
+        Such a process has left the route or fails all requests.
+        """
         return self._witness.unconfirmed() if self._witness else []
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -156,7 +160,9 @@ class QueueReader:
         return now >= self._probe_at or bool(self.replicas.due) or self._is_all_answered
 
     def choose_probed(self, now: float) -> BrokerEndpoint | None:
-        """Return the broker process that is due for a probe, or None; then check again after `_PROBE_STEP_S`.
+        """Return the broker process to which a probe or comparison is to be sent, or None.
+
+        If None, note that the next check is due after `_PROBE_STEP_S`.
 
         A process that has left the route is not probed; its responses are confirmed or recounted at another process.
         """
@@ -246,7 +252,10 @@ class QueueReader:
         return not outcome.was_reset
 
     def _accept_comparison(self, request: Comparison, endpoint: BrokerEndpoint, outcome: PullOutcome) -> bool:
-        """Choose the broker process anew if a replica has proved to have its master's messages; return False."""
+        """Accept an outcome of the comparison of a replica with its master; return False: the range did not advance.
+
+        If the replica has proved to have the master's messages, choose the broker process anew.
+        """
         if self.replicas.accept(request, endpoint, outcome):
             self._chosen = None
         return False
@@ -256,7 +265,7 @@ class QueueReader:
     def _handle_standstill(
         self, request: PullRequest, endpoint: BrokerEndpoint, outcome: PullOutcome, now: float
     ) -> None:
-        """Handle an outcome without progress: the next offset is not above the requested one, or the offset has moved.
+        """Handle an outcome without progress: a next offset not above the requested one, or the status OFFSET_MOVED.
 
         Report a reset of the group. If a master's bounds show a loss, report it and skip the lost offsets. Else pause,
         and read from the master if a replica answered; raise when the pauses have used up the stall timeout.
@@ -288,7 +297,8 @@ class QueueReader:
     def _skip_to(self, minimum: int) -> None:
         """Go on from the queue's minimum, and report the messages before it that are not answered yet as a loss.
 
-        At the open front of a range, missing messages are only logged. Several pulls in flight may lead to this call.
+        At the open front of a range, missing messages are only logged. Do nothing if no offset before the minimum is
+        missing, because another pull in flight has led here before.
         """
         cursor, wanted = self.cursor, self.cursor.wanted
         missing = cursor.lowest_missing()
@@ -334,9 +344,14 @@ class QueueReader:
     def handle_unreachable(self, error: RocketMQError, now: float) -> None:
         """Pause because the route or the connection is missing; raise the error if it cannot be retried.
 
-        When a broker is down, the name server drops its routes, and a topic that only this broker serves. So the reader
-        waits for a missing route up to the stall timeout: the route was there when the range was planned.
+        When a broker is down, the name server drops its routes, and topics that only this broker serves have no route.
+        So the reader waits for a missing route up to the stall timeout: it was there when the range was planned.
+        A suggested replica that may not be connected to is left for its master at once.
         """
+        if isinstance(error, AddressNotAllowed) and self._suggested_id != MASTER_ID:
+            _log.warning("reading from the master: %s", error.locate(**self._where(self.cursor.done)))
+            self._suggested_id = MASTER_ID
+            return
         if isinstance(error, QueueMoved | TopicNotFound):
             self._await_route(error, now)
         elif error.retriable:
@@ -370,7 +385,10 @@ class QueueReader:
         self.resume_at = now + pause_s
 
     def _pause_or_raise(self, error: RocketMQError, offset: int, now: float) -> None:
-        """Pause after a failure; raise it after the last retry."""
+        """Pause after a failure; raise the error after the last retry.
+
+        If other processes than the current one still await probes, give these up and retry again instead of raising.
+        """
         if self._failures >= self._settings.max_retries:
             if not (self._witness and self._witness.leave_others(self.choose_endpoint())):
                 raise error.locate(**self._where(offset))

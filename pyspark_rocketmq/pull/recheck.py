@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class Recheck:
-    """Reads ranges again without a filter, one at a time, from their masters where there are any."""
+    """Reads ranges again without a filter, from masters if all their brokers have one."""
 
     def __init__(self, brokers: Brokers, pool: ConnectionPool, policy: LossPolicy, settings: PullSettings) -> None:
         self._brokers = brokers
@@ -47,7 +47,10 @@ class Recheck:
         self._from_any = replace(settings, subscription=Subscription())
         self._settings = replace(self._from_any, follow_suggestions=False)
         self._open_until: dict[MessageQueue, int] = {}
-        """The offset up to which all messages at an open front are gone; no loss if the next range begins there."""
+        """{queue: offset up to which all messages at an open front are gone}.
+
+        If the next response begins at this offset, messages missing at its start are no loss, either.
+        """
         self._confirmed_from: dict[MessageQueue, int] = {}
         """For queues of compacted topics, the lowest offset from which on a probe has confirmed the responses."""
         self._unplaced: set[MessageQueue] = set()
@@ -84,7 +87,7 @@ class Recheck:
                 yield fresh
 
     def place(self, block: Block) -> Iterator[Block]:
-        """Yield each wanted record of a filtered block as a block of its own, whose `first` is its true queue offset.
+        """Yield each wanted record of a filtered block as a block of its own; `first` is its true queue offset.
 
         The range is read again without the filter, and records are matched by their offset in the commit log. If that
         reading lacks a wanted record, report the block's range to the policy.
@@ -106,7 +109,10 @@ class Recheck:
             yield block._replace(data=data, message_count=1, first=position, covered=1, next_offset=position + 1)
 
     def shifted_at(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """Return the queues in which the record stored at the given offset holds a different queue offset."""
+        """Return the queues in which the record stored at the given offset holds a different queue offset.
+
+        Queues of compacted topics are not examined.
+        """
         compacted = self._brokers.compacted.found
         ranges = [
             QueueRange(queue, offset, offset + 1)
@@ -122,11 +128,14 @@ class Recheck:
         return bool(self._brokers.compacted.is_compacted(queue.topic, queue.broker_name))
 
     def _confirm_front(self, block: Block) -> None:
-        """Probe the start of a block's range at its master, until it is confirmed or reported to the policy as lost.
+        """Probe the start of a block's range at its master, until the range is confirmed, or reported as lost.
 
-        If the front is open, the offset of the block's first record is probed instead, if the block has one. Nothing
-        is done if a block with the same or a lower start was handled before: only counted responses come here, and
-        none is counted after the topic is known to be compacted, which is before the first probe.
+        If the front of the range is open, probe the offset of the block's first record instead, or nothing if the block
+        is empty.
+
+        Do nothing if a block with the same or a lower start was handled before: that probe confirmed this block, too,
+        because it came after the response. This holds because only counted responses are handled here: as soon as the
+        topic is known to be compacted, which is before the first probe, no further response is counted.
         """
         queue, start, end, is_open = block.wanted
         if start < self._confirmed_from.get(queue, math.inf):
@@ -148,7 +157,10 @@ class Recheck:
         return True
 
     def _positions(self, block: Block, physical_offsets: frozenset[int]) -> dict[int, int]:
-        """Return {offset in the commit log: true queue offset} for records of a block's range, read again."""
+        """Read the range of a block again; return {offset in the commit log: true queue offset} of records found there.
+
+        Only the records at `physical_offsets` are included.
+        """
         return {
             physical: position
             for fresh in self.read_again(block._replace(covered=0))
@@ -174,7 +186,10 @@ class Recheck:
 
 
 def _lacks_some(block: Block, are_placed: Sequence[bool]) -> bool:
-    """Return whether a record that was not found again may be a wanted one; `are_placed` has a bool for each record."""
+    """Return whether a block has a wanted record that was not found again; `are_placed` tells which were found.
+
+    Records that were not found at either end of the block may be unwanted, if the response covers more than wanted.
+    """
     first, end = 0, len(are_placed)
     while block.first < block.wanted.start and first < end and not are_placed[first]:
         first += 1
@@ -222,7 +237,7 @@ class _Records:
         return (data[start:end] for start, end in pairwise([*self._starts, len(data)]))
 
     def apart(self) -> Iterator[Block]:
-        """Yield each record as a block of its own, at the queue offset in it; nothing if these offsets are wrong."""
+        """Yield each record as a block whose position is the offset written in it; none if these are impossible."""
         if self.tell_positions():
             for data in self.each():
                 yield self._block._replace(data=data, message_count=1, covered=0, next_offset=0)

@@ -111,9 +111,9 @@ def _offset_at(body: bytes | memoryview, at: int) -> int:
 
 
 def _merged(parts: Sequence[list[int]]) -> list[list[int]]:
-    """Return `[start, end, count]` lists, sorted; lists that touch or overlap are joined and their counts added.
+    """Return the `[start, end, count]` lists in ascending order, after joining those that touch or overlap.
 
-    Lists overlap only after counts have been dropped.
+    The counts of joined lists are added. Lists overlap only if `Tally` has dropped the counts, so no count is wrong.
     """
     merged: list[list[int]] = []
     for start, end, count in sorted(parts):
@@ -160,9 +160,10 @@ def _count(ranges: Sequence[QueueRange], blocks: Iterable[Block]) -> Counter[Que
 
 
 def _find_placed(blocks: Iterable[Block]) -> set[tuple[MessageQueue, int]]:
-    """Return (queue, end) of ranges whose last record holds a queue offset below the end; `blocks` hold these records.
+    """Return (queue, end) of each range whose messages can be counted by the offsets in their records.
 
-    If a record holds a higher offset, `count_within` leaves it out, so the range cannot be counted.
+    `blocks` hold the last record of each range. If there is none, or the offset in it is not below the range's end, the
+    range is left out: `count_within` would not count that record.
     """
     return {
         (block.wanted.queue, block.wanted.end)

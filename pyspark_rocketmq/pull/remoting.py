@@ -100,13 +100,16 @@ class PullTemplate:
         self._changing = changing
         self._fields = unsigned_fields(cluster, header, broker_name)
         self.frames: Callable[[Sequence[tuple[int, ...]]], list[bytes]] = self._encode_all
-        """Returns a frame for each tuple of numbers: the values of the changing fields, then the opaque."""
+        """A function that returns one frame for each tuple of the changing fields' values and the opaque."""
         if not cluster.credentials and cluster.net.header_type is HeaderType.JSON:
             # Only in an unsigned JSON header can the numbers be replaced in bytes that were encoded before.
             self.frames = PreparedRequest(RequestCode.PULL_MESSAGE, self._fields, changing).frames
 
     def fields(self, numbers: Sequence[int]) -> dict[str, str]:
-        """Return the header fields of one pull with these numbers, signed if the settings have credentials."""
+        """Return the header fields of one pull, signed if the settings have credentials.
+
+        `numbers` are the values of the changing fields.
+        """
         fields = {**self._fields, **dict(zip(self._changing, map(str, numbers), strict=True))}
         return signed(self._cluster, RequestCode.PULL_MESSAGE, fields)
 
@@ -149,7 +152,7 @@ def pull_one(brokers: Brokers, endpoint: BrokerEndpoint, queue: MessageQueue, gr
 
 
 def read_outcome(response: Command) -> PullOutcome:
-    """Return the outcome of a pull; raise the broker's error if the response code is not one of `PULL_CODES`.
+    """Return the outcome of a pull; raise the broker's error if the response code is none of `PullStatus`.
 
     The error names neither queue nor address; the caller adds these.
     """

@@ -5,8 +5,9 @@ messages of a topic that its master deletes. If the topic is created again, the 
 at which the master has new ones; new messages follow at higher offsets only. So one comparison, at the lowest offset
 that a range still lacks, holds for the rest of the range.
 
-A comparison is one pull without the filter at each of the two. They are ordinary pulls in flight; until both outcomes
-are there, and if one of the pulls fails, the range is read from the master. If there is no master, nothing is compared.
+A comparison is two pulls without the filter, one at the replica and one at the master. They are ordinary pulls in
+flight. Until both outcomes are there, and if one of the pulls fails, the range is read from the master. If there is no
+master, nothing is compared.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ class ReplicaCheck:
         return self._may_be_read.get(replica, False)
 
     def _judge(self, replica: BrokerEndpoint, master: BrokerEndpoint) -> bool:
-        """Return whether a replica has a message at the offset, and the master has the same one there, or none."""
+        """Return whether the replica may be read: it has a message at the offset, and its master the same one or none.
+
+        In a compacted topic the two messages may differ.
+        """
         copy, original = self._found[replica], self._found[master]
         if copy is None or original is None or copy == original:
             return copy is not None

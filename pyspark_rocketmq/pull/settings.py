@@ -59,5 +59,8 @@ class PullSettings:
     """Whether to read from a replica when the broker suggests it, or when the master is gone."""
 
     def for_queues(self, queue_count: int) -> PullSettings:
-        """Return the settings for each queue of a task that reads `queue_count` queues."""
+        """Return the settings for each queue of a task that reads `queue_count` queues.
+
+        The limits per topic are divided by this number.
+        """
         return replace(self, limits=self.limits.divided(self.topic_messages, self.topic_mib, max(1, queue_count)))

@@ -1,19 +1,24 @@
-"""Confirm responses that cannot be counted: those to filtered pulls, and those of compacted topics.
+"""Confirm responses whose missing messages cannot be found by counting: with a filter, or in compacted topics.
 
-A filter and compaction leave offsets out, so a response does not show whether retention has deleted messages that it
-should hold: brokers delete the log first and raise the queue's minimum offset up to ten seconds later. But retention
-deletes the lowest offsets first. So the offsets that the responses of one broker process cover are gathered in an
-*interval*. After the last of these responses, a *probe* pulls one message without the filter at the lowest offset of
-the interval. If its message is there, it was there when the responses were made, and so were all messages at higher
-offsets. If not, messages of the interval may be missing.
+Any other response must hold one message for each of its offsets. A filter and compaction leave offsets out, so here a
+missing message is not noticed, even if retention has deleted it. Nor does the queue's minimum offset tell in time:
+brokers delete the log first and raise the minimum up to ten seconds later. But retention deletes the lowest offsets
+first. So the offsets that the responses of one broker process cover are gathered in an *interval*. After the last of
+these responses, a *probe* pulls one message without the filter at the lowest offset of the interval. If its message is
+there, it was there when the responses were made, and so were all messages at higher offsets. If not, messages of the
+interval may be missing.
 
-Invariant: a response belongs to exactly one interval until a probe that was sent after it has been answered. Replicas
-delete independently of their master, so each broker process has intervals of its own. Probes are ordinary pulls in
-flight, at most one a second for each process, and one at the end of the range.
+Invariant: a response belongs to exactly one interval until a probe that was sent after the response has an outcome.
+Replicas delete independently of their master, so each broker process has intervals of its own. Probes are ordinary
+pulls in flight, at most one a second for each process, and one at the end of the range.
+
+In a compacted topic, a probe that does not find its message proves nothing, since compaction may have removed the
+message. It is repeated up to ten times, once a second. If the message is still not there, the queue's minimum offset
+decides: by then it is up to date.
 
 A range with an *open front* begins at its first readable message: messages missing before that one are no loss.
 
-No decision rests on time, because a task may be stopped between two probes. Only the outcomes of probes decide.
+No decision assumes that little time has passed between two probes, because a task may be stopped in between.
 """
 
 from __future__ import annotations
@@ -43,8 +48,8 @@ __all__ = ["Probe", "Witness", "confirm_front"]
 
 PROBE_INTERVAL_S = 1.0
 _PROBES_OF_A_GAP = 10
-"""Probes of a gap in a compacted topic, one per second, before the minimum offset is requested: by then a broker has
-raised it, because it does so every `cleanResourceInterval` (10 s by default)."""
+"""The number of times that a probe of a gap in a compacted topic is repeated, once a second, before the minimum offset
+is requested: by then a broker has raised it, because it does so every `cleanResourceInterval` (10 s by default)."""
 _RESET_PAUSE_S = 0.1
 _log = logging.getLogger(__name__)
 
@@ -63,7 +68,10 @@ class Interval:
     """The numbers of messages that these responses brought."""
 
     def join(self, other: Interval) -> None:
-        """Extend this interval to span another one, too; if `first` changes, reset `gap_probes` to 0."""
+        """Extend this interval so that it covers another one too, and add the other's message counts.
+
+        If `first` changes, reset `gap_probes` to 0.
+        """
         if other.first < self.first:
             self.first, self.gap_probes = other.first, 0
         self.end, self.since = max(self.end, other.end), min(self.since, other.since)
@@ -89,12 +97,12 @@ class _ProcessIntervals:
         return [interval for interval in (self.probed, self.fresh) if interval]
 
     def reopen(self, interval: Interval) -> None:
-        """Have the next probe confirm `interval`, which the probe in flight has not confirmed."""
+        """Have the next probe confirm `interval`, because the last probe has not confirmed it."""
         self.probed = None
         self.add(interval)
 
     def add(self, interval: Interval) -> None:
-        """Have the next probe confirm an interval in addition to the fresh one."""
+        """Have the next probe confirm an interval, together with the offsets covered since the last probe was sent."""
         if self.fresh:
             interval.join(self.fresh)
         self.fresh = interval
@@ -134,9 +142,10 @@ class Witness:
     def add_outcome(
         self, endpoint: BrokerEndpoint, wanted: QueueRange, starts: Sequence[int], outcome: PullOutcome, now: float
     ) -> None:
-        """Add a process's outcome to the interval that its next probe confirms.
+        """Add the response of a broker process to the offsets that the next probe of this process confirms.
 
-        Only its `wanted` offsets belong to the range; `starts` are the byte positions of the records in its body.
+        `wanted` is the part of its offsets that belongs to the range; only messages in it are counted. `starts` are the
+        byte positions of the records in the response's body.
         """
         process = self._last if endpoint is self._last_endpoint else self._process(endpoint)
         _, start, end, _ = wanted
@@ -152,7 +161,10 @@ class Witness:
                 self._note_found(first_queue_offset(outcome.body))
 
     def add_interval(self, endpoint: BrokerEndpoint, start: int, end: int) -> None:
-        """Add offsets to be confirmed at a process, without their messages and the time of their responses."""
+        """Have the next probe of a broker process confirm the offsets `[start, end)`.
+
+        Unlike `add_outcome`, count no messages, and take the responses for old ones, so that the probe is due at once.
+        """
         self._open(self._process(endpoint), start, end, 0.0)
 
     def next_probed(self, current: BrokerEndpoint | None, now: float, *, is_last: bool) -> BrokerEndpoint | None:
@@ -172,7 +184,7 @@ class Witness:
         return None
 
     def take_probe(self, endpoint: BrokerEndpoint, now: float) -> Probe:
-        """Return the probe that confirms all responses of a process so far, and count it as in flight."""
+        """Return the probe that confirms all responses of a process so far, and count the probe as in flight."""
         process = self._processes[endpoint]
         interval = process.probed = process.fresh
         assert interval is not None, "nothing to confirm"
@@ -182,7 +194,7 @@ class Witness:
         return probe
 
     def retry(self, probe: Probe) -> None:
-        """Make a probe that failed due again: its offsets join the fresh interval."""
+        """Have the offsets of a failed probe confirmed by the next probe of the same process."""
         process = self._processes.get(probe.endpoint)
         if process and process.probed:
             process.reopen(process.probed)
@@ -202,9 +214,10 @@ class Witness:
         return process.fresh
 
     def _first_to_probe(self, process: _ProcessIntervals, start: int) -> int:
-        """Return the offset to probe for an interval from `start` on.
+        """Return the offset to probe in order to confirm offsets from `start` on: usually `start`.
 
-        In a compacted topic `start` may be a gap, so return the offset of an earlier message, if there was one.
+        In a compacted topic, `start` may have no message. So return the last offset that the latest response with
+        messages covered, if it is lower.
         """
         found = process.last_found
         if found is None or found >= start:
@@ -228,7 +241,10 @@ class Witness:
             self._left.join(interval.tally)
 
     def leave_others(self, current: BrokerEndpoint) -> bool:
-        """Leave all processes except `current` that are to be probed; return whether there were any."""
+        """Stop probing all processes that await a probe, except `current`; return whether there were any.
+
+        `leave` tells what happens to their responses.
+        """
         processes = self._processes.items()
         others = [endpoint for endpoint, each in processes if endpoint != current and each.fresh and not each.probed]
         for endpoint in others:
@@ -291,8 +307,9 @@ class Witness:
     def _is_file_head(self, endpoint: BrokerEndpoint, offset: int, outcome: PullOutcome) -> bool:
         """Return whether a probe found a file head (`cluster.file_heads`) in place of the message at `offset`.
 
-        If a record of this queue at the start of a file states a higher offset, either the record lies there, or the
-        offsets stated in the queue run ahead; a further pull tells. In doubt it is a file head.
+        A record of this queue that states a higher offset than `offset` either lies at the stated offset and is a file
+        head, or offsets are stated too high in this queue. A pull at the stated offset tells which is the case. If that
+        pull finds no record, return True.
         """
         head = find_file_head(offset, outcome.next_offset, outcome.body)
         if head is None:
@@ -312,9 +329,9 @@ class Witness:
     ) -> float:
         """Handle a probe that did not find its message; return how long the queue is to pause, in seconds.
 
-        If the topic is not compacted, or if that is unknown, report a loss. If it is, probe again up to ten times; then
-        report a loss only if the queue's minimum offset has passed the interval's first offset, because compaction
-        leaves gaps, too.
+        If the topic is not compacted, or if that is unknown, report a loss. Compaction leaves gaps, too, so in a
+        compacted topic repeat the probe up to ten times, and then report a loss only if the queue's minimum offset is
+        above the interval's first offset.
         """
         compacted = self._brokers.compacted.is_compacted(self._queue.topic, self._queue.broker_name)
         if not compacted:
@@ -344,7 +361,10 @@ class Witness:
     # --- the front of a range ----------------------------------------------------------------------------------------
 
     def _is_before_front(self, interval: Interval, outcome: PullOutcome) -> bool:
-        """Return whether the range has an open front, and no missing offset lies after the lowest message received."""
+        """Return whether a gap that a probe found is no loss, because the range begins after it.
+
+        This needs a range with an open front. If a message was received, all offsets of the gap must be below it.
+        """
         if not self._wanted.is_front_open:
             return False
         return self._lowest_found is None or lowest_readable(interval.first, outcome) <= self._lowest_found
@@ -352,9 +372,10 @@ class Witness:
     def _forgive(
         self, endpoint: BrokerEndpoint, process: _ProcessIntervals, interval: Interval, outcome: PullOutcome
     ) -> None:
-        """Accept a gap at the open front of the range without a report.
+        """Accept a gap at the open front of the range: the messages before the first readable one are no loss.
 
-        If the probe found no message, the offsets of the interval that may still be readable are probed again.
+        If a message was received, but the probe found none, the end of the gap is not known: have the lowest offset
+        that may still be readable probed next.
         """
         readable, found = lowest_readable(interval.first, outcome), self._lowest_found
         is_extent_known = has_found_further(interval.first, outcome)
@@ -372,7 +393,11 @@ class Witness:
         )
 
     def _note_found(self, offset: int) -> None:
-        """Note the offset of a message received; have forgiven gaps probed again that end after this offset."""
+        """Note the offset of a message received, if it is the lowest so far.
+
+        Then have each forgiven gap probed again from this offset on, because only a gap before the lowest message is no
+        loss.
+        """
         if self._lowest_found is not None and offset >= self._lowest_found:
             return
         self._lowest_found = offset
@@ -389,7 +414,7 @@ def confirm_front(
     settings: PullSettings,
     sleep: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Probe the first offset of a range at the master, until the range is confirmed or reported to the policy as lost.
+    """Probe the first offset of a range at the master, until the range is confirmed, or reported as lost to the policy.
 
     This confirms every response that was received before the call and covers offsets of the range.
     """

@@ -129,12 +129,12 @@ def _perhaps_accepted(outcomes: Mapping[int, Outcome]) -> list[int]:
 
 
 def _is_silence(outcome: Outcome) -> TypeGuard[RocketMQError]:
-    """Return whether the outcome is an error other than an error response of a broker."""
+    """Return whether a row failed without an error response of its broker, for example by a timeout."""
     return outcome is not None and not isinstance(outcome, BrokerError)
 
 
 def _refusal(row: Returned) -> Outcome:
-    """Return an error if the row lacks an identifying column, or its delay level is out of range; else None."""
+    """Return an error if an identifying column of the row is null, or its delay level is out of range; else None."""
     place: dict[str, object] = dict(zip(("topic", "brokerName", "commitLogOffset"), row, strict=False))
     if missing := [column for column, value in place.items() if value is None]:
         advice = "leave such rows out; inner batches and rows read over gRPC have no place in a log"

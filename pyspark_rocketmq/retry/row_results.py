@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Result(StrEnum):
-    """The consume result of a row."""
+    """RocketMQ's consume results, which a user's function returns for a row."""
 
     SUCCESS = "SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"

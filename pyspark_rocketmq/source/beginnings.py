@@ -97,7 +97,7 @@ class Beginnings:
         return [queue for queue, time_ms in times.items() if time_ms > started_ms]
 
     def _oldest_start_ms(self, topic: str, deadline: Deadline) -> int | None:
-        """Return the earliest start time that other members report; None if no member reports one."""
+        """Return the earliest time at which another member of the group was started; None if no member reports one."""
         members = self._cluster.groups.fetch_members(self._group, topic, deadline)
         starts = [self._start_ms(client_id, deadline) for client_id in members if client_id != self._client_id]
         return min((each for each in starts if each is not None), default=None)
@@ -133,7 +133,7 @@ class Gained:
         return resolved.positions
 
     def ends_before(self, positions: Positions) -> Positions:
-        """Return the end of each queue that ends before its offset in `positions`, as its master reports it now."""
+        """Return the present ends of those queues that end before their offset in `positions`, by their masters."""
         if all(offset <= self.bounds[queue].max_offset for queue, offset in positions.items()):
             return {}
         fresh = self.fetch_fresh(self.bounds)

@@ -157,10 +157,10 @@ class QueueCatalog:
         return sorted(filter(self._options.selection.takes_topic, names))
 
     def _warn_of_misnamed(self, names: frozenset[str]) -> None:
-        """Log a warning about listed names that no topic can have, unless the last list had all of them, too.
+        """Warn of `names`, which name servers list but no topic can have, if one of them is new since the last call.
 
-        These names are not compared with the pattern, because that may take minutes for a long name. No warning names
-        the topics that brokers make from their own names, such as `room1@broker-a`: nobody reads those.
+        They are not compared with the pattern, because that may take minutes for a long name. `names` lacks the topics
+        that brokers make from their own names, such as `room1@broker-a`: nobody reads those.
         """
         if names - self._misnamed:
             text = "name servers list %d names that no topic can have, which are not read, for example %s"
@@ -199,7 +199,7 @@ class QueueCatalog:
 
 
 def _is_strange(name: str) -> bool:
-    """Return whether a name is neither a topic's nor a broker's or cluster's."""
+    """Return whether a name can be no topic's, broker's or cluster's: too long, or with unprintable characters."""
     return not name.isprintable() or len(name) > MOST_TOPIC
 
 

@@ -67,7 +67,7 @@ class GroupCheck:
         self._due = self._clock() + self._interval_s
 
     def _representatives(self, topics: Iterable[str]) -> list[str]:
-        """Return one topic for each set of brokers, because each broker of a topic knows all members."""
+        """Return one topic of each group of topics that have the same brokers: asking about the others adds nothing."""
         found: dict[frozenset[str], str] = {}
         for topic in topics:
             with suppress(TopicNotFound):  # A topic without brokers has no members.
@@ -112,7 +112,7 @@ class OffsetWriter:
         return failures
 
     def _compare(self) -> list[RocketMQError]:
-        """Compare the offsets of each broker that is due with the committed ones; return the failures."""
+        """Compare committed offsets with those that brokers report, where a comparison is due; return the failures."""
         failures = []
         for broker_name, due in self._comparison_due.items():
             if self._clock() >= due:
@@ -125,7 +125,7 @@ class OffsetWriter:
         return failures
 
     def _find_forgotten(self, queues: Collection[MessageQueue]) -> None:
-        """Note where masters report smaller offsets than were committed, so that these are committed again."""
+        """Note queues whose masters report smaller offsets than were committed, or none: they are committed again."""
         reported_positions = self._cluster.offsets.fetch_reported_positions(self._group, queues)
         for queue in queues:
             reported, expected = reported_positions.get(queue), self._committed[queue]
@@ -219,7 +219,10 @@ class Committer:
         return f"<Committer {len(self._acknowledged)} queues acknowledged, {state}>"
 
     def acknowledge(self, positions: Positions, rewound: Collection[MessageQueue] = ()) -> None:
-        """Give positions to the committing thread and return at once; they may go back in `rewound` queues."""
+        """Give positions to the committing thread and return at once.
+
+        Only in `rewound` queues may committed positions go back.
+        """
         if positions != self._acknowledged:
             self._acknowledged = positions
             self._inbox.put(_PendingCommit(positions, rewound=rewound))
@@ -229,7 +232,10 @@ class Committer:
         self._inbox.put(_PendingCommit(rewound=queues))
 
     def flush(self, timeout_s: float) -> bool:
-        """Have acknowledged positions committed at once; return whether the attempt ended within `timeout_s`."""
+        """Make the committing thread try to commit acknowledged positions now.
+
+        Return whether it has tried, with or without success, within `timeout_s`.
+        """
         receipt: SimpleQueue[None] = SimpleQueue()
         self._inbox.put(_PendingCommit(receipt=receipt))
         try:

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Stretch(NamedTuple):
-    """A range of bytes in the file, which stands for queues of one topic and broker with consecutive ids."""
+    """A range of bytes in a lock file, which stands for queues of one topic and broker with consecutive ids."""
 
     start: int
     length: int
@@ -63,7 +63,7 @@ class GroupClaims:
         return f"<GroupClaims of {self._group} in {len(self.held)} queues>"
 
     def take(self, queues: Collection[MessageQueue]) -> None:
-        """Claim queues. If another process holds one, wait until it ends; raise `GroupReadTwice` on timeout."""
+        """Claim queues. If another process has claimed one, wait for its release; raise `GroupReadTwice` on timeout."""
         if self._file is None:
             return
         deadline = Deadline.after(self._rhythm.claim_timeout_s)
@@ -126,7 +126,10 @@ def _stretches(queues: Iterable[MessageQueue]) -> Iterator[_Stretch]:
 
 
 def _base(topic: str, broker_name: str) -> int:
-    """Return the byte of queue id 0. Ids beyond 65535 reach into the next 65536 bytes, perhaps another topic's."""
+    """Return the number of the byte in the lock file that stands for queue id 0 of a topic at a broker.
+
+    The bytes of ids above 65535 may also stand for queues of another topic.
+    """
     digest = sha256(f"{topic}\n{broker_name}".encode()).digest()
     return (int.from_bytes(digest[:8]) >> (64 - _PLACE_BITS)) << _QUEUE_BITS
 
@@ -135,7 +138,10 @@ def _base(topic: str, broker_name: str) -> int:
 
 
 def _open_files(name: str) -> tuple[int, int] | tuple[None, None]:
-    """Return open descriptors of the directory and the file in it; (None, None) if they cannot be trusted."""
+    """Return open descriptors of the user's private directory and of the lock file `name` in it; create missing ones.
+
+    If one of them cannot be opened, or the directory is not private, log a warning and return (None, None).
+    """
     path = Path(tempfile.gettempdir()) / f"pyspark_rocketmq-{os.geteuid()}"
     try:
         directory = _open_directory(path)
@@ -153,7 +159,7 @@ def _open_files(name: str) -> tuple[int, int] | tuple[None, None]:
 def _open_directory(path: Path) -> int:
     """Open the user's private directory and return its descriptor; create it if it is missing.
 
-    Raise an `OSError` if it belongs to another user or is open to others.
+    Raise an `OSError` if the directory belongs to another user, or if others may use it.
     """
     try:
         path.mkdir(mode=0o700)
@@ -177,7 +183,7 @@ def _lock(file: int, stretch: _Stretch) -> bool:
 
 
 def _holder(file: int, stretch: _Stretch) -> str:
-    """Return a description of the process that has locked a part of the byte range, for warnings and errors."""
+    """Return text that names the process that locks bytes of `stretch` in the open lock file `file`."""
     if sys.platform != "linux":
         return "another process"
     asked = struct.pack(_LOCK_FORMAT, fcntl.F_WRLCK, os.SEEK_SET, stretch.start, stretch.length, 0)

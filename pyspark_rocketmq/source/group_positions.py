@@ -50,7 +50,7 @@ class QueueFacts(Protocol):
         """Return the first offset to read in each of these queues, in which neither group nor query has a position."""
 
     def ends_before(self, positions: Positions) -> Positions:
-        """Return the end of each queue that ends before its offset in `positions`, as its master reports it now."""
+        """Return the present ends of those queues that end before their offset in `positions`, by their masters."""
 
 
 class BrokerIncarnation(NamedTuple):
@@ -62,7 +62,7 @@ class BrokerIncarnation(NamedTuple):
 
 @dataclass(slots=True)
 class _Held:
-    """The positions of one queue while the member owns it."""
+    """One queue that the member owns: the position that brokers hold, and what is read and finished."""
 
     tenure: Assigned
     committed: int | None
@@ -85,7 +85,10 @@ class _Held:
     """Whether the brokers' position is from before the group was moved back, so that a smaller one replaces it."""
 
     def news(self) -> int | None:
-        """Return the offset to commit now; None if there is none."""
+        """Return the offset after finished work if it is to be committed now, else None.
+
+        It is not if brokers hold it already, or hold a larger one that is neither void nor outdated.
+        """
         if self.done is None or self.done == self.committed:
             return None
         if self.committed is not None and self.done < self.committed and not (self.is_void or self.is_outdated):
@@ -103,7 +106,7 @@ class _Held:
         self.largest = max(self.largest, offset)
 
     def is_forgotten(self, reported: ReportedPosition, source: BrokerIncarnation, after_silence: bool) -> bool:
-        """Return whether a broker reports another offset than the committed one because it restarted with old ones."""
+        """Return whether a broker reports an old offset instead of the committed one, because it was killed since."""
         if self.committed is None or reported.offset in (self.committed, self.tried):
             return False
         if reported.offset > self.largest:
@@ -113,7 +116,7 @@ class _Held:
 
 @dataclass(slots=True)
 class _Pace:
-    """The time of the next exchange with one broker: positions are fetched, then committed."""
+    """The time of the next exchange with one broker, in which positions are fetched and then committed."""
 
     due_s: float = float("-inf")
     failures_in_a_row: int = 0
@@ -121,7 +124,10 @@ class _Pace:
     """Whether a request got no response since the last exchange that succeeded."""
 
     def note(self, now_s: float, interval_s: float, pause_s: float, failure: RocketMQError | None) -> None:
-        """Note the end of an exchange; the next one is due after `interval_s`, or after `pause_s` if that is longer."""
+        """Note the end of an exchange of positions with the broker, and its `failure`, if any.
+
+        The next exchange is due after `interval_s` or `pause_s`, whichever is longer.
+        """
         self.failures_in_a_row = self.failures_in_a_row + 1 if failure else 0
         self.is_silent = failure is not None and (self.is_silent or not isinstance(failure, BrokerError))
         self.due_s = now_s + max(interval_s, pause_s)
@@ -169,7 +175,11 @@ class GroupPositions:
     def choose_starts(
         self, ready: Collection[MessageQueue], known: Positions, facts: QueueFacts
     ) -> dict[MessageQueue, int]:
-        """Return the start of the next batch in each owned queue; a gained queue is left out until it is in `ready`."""
+        """Return the start of the next batch in each owned queue.
+
+        A gained queue is left out until it is in `ready`, the queues whose locks are not missing. `known` are the
+        checkpoint's positions.
+        """
         starts = {queue: self._go_on(held, known.get(queue)) for queue, held in self._held.items()}
         gained = [queue for queue in self._owned if queue not in self._held and queue in ready]
         return {**starts, **self._gain(gained, known, facts)} if gained else starts
@@ -201,9 +211,9 @@ class GroupPositions:
         return starts
 
     def _find_void(self, committed: Positions, checkpoint: Positions, facts: QueueFacts) -> Collection[MessageQueue]:
-        """Return the queues that end between their two positions, the committed one and the checkpoint's; warn of them.
+        """Return the queues that end between their committed position and their checkpoint position; warn of each.
 
-        The larger position of such a queue is void.
+        The larger of the two is void, because the queue was created again or the broker was restored.
         """
         both = {
             queue: sorted((committed[queue], known))
@@ -238,9 +248,9 @@ class GroupPositions:
         self._resets |= {queue: offset for queue, offset in offsets.items() if queue in self._held}
 
     def fetch(self, *, at_once: bool = False, deadline: Deadline | None = None) -> None:
-        """Fetch the group's positions from each broker that is due, and follow positions that somebody else moved.
+        """Fetch the group's positions from each broker at which this is due; with `at_once`, from all brokers.
 
-        With `at_once`, fetch them from all brokers.
+        Where somebody else moved the group's position, the next batch starts there.
         """
         self._asked = {}
         for broker_name, queues in _by_broker(self._held).items():
@@ -285,7 +295,10 @@ class GroupPositions:
         return BrokerIncarnation(reported.place, self._connection_to(reported.place))
 
     def _take(self, queue: MessageQueue, held: _Held, reported: ReportedPosition | None, after_silence: bool) -> None:
-        """Note which process reports a queue's position, and compare the position unless a replica reports it."""
+        """Note the position that a broker process reports for a queue, and which process this is; None: it has none.
+
+        Compare the position with the committed one, unless a replica reports it.
+        """
         if reported is None:
             held.committed = None
             return
@@ -302,7 +315,11 @@ class GroupPositions:
         source: BrokerIncarnation,
         after_silence: bool,
     ) -> None:
-        """Compare a reported position: go there if somebody else set it; commit the query's own again if it is old."""
+        """Compare the position that a broker reports for a queue with the one that was committed last.
+
+        If somebody else set it, the next batch starts there. If it is an old one, from before the broker was killed,
+        the query's own position is committed again.
+        """
         stored = reported.offset
         if held.is_forgotten(reported, source, after_silence):
             text = "%s: the broker reports offset %d for group %s, expected %d; committing again"

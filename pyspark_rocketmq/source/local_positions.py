@@ -69,9 +69,10 @@ class LocalPositions:
         return {queue: known[queue] for queue in queues if queue in known}
 
     def commit(self, positions: Positions, rewound: Collection[MessageQueue] = ()) -> list[RocketMQError]:
-        """Write positions that are larger than those in the file, or smaller in `rewound` queues, after a loss.
+        """Write positions to the file; one that is smaller than in the file only for `rewound` queues, after a loss.
 
-        Entries of other queues stay. Return no failures: what cannot be written now is written next time.
+        The file keeps the positions of other queues. Always return an empty list: what cannot be written now is written
+        in the next call.
         """
         self._warn_of_larger(positions, rewound)
         for queue, offset in positions.items():
@@ -106,6 +107,6 @@ class LocalView(BrokerView):
         self._positions = positions
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """Return the group's position in each of these queues that the file has; raise if it cannot be read."""
+        """Return the group's position in each of these queues that the file has; raise if the file cannot be read."""
         self._positions.require_readable()
         return self._positions.fetch(queues)

@@ -46,7 +46,7 @@ class LossJournal:
         self._judge(Finding.VANISHED, rest.queue, rest.start, rest.end)
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Warn that an administrator moved the group's position; the range is read as planned."""
+        """Warn that an administrator moved the group's position to `reset_to`; the task reads its range as planned."""
         self._judge(Finding.RESET_BY_ADMIN, queue, planned, reset_to)
 
     def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:

@@ -1,7 +1,7 @@
 """Choose queues and starts, and commit, for a query that is one member of its group (`groupMembership=shared`).
 
-`membership` knows which queues the query owns now, `group_positions` the group's positions in them. Each planning asks
-both once. It also commits finished work, after it has compared the positions with the queues' bounds.
+`membership` knows which queues the query owns now, `group_positions` the group's positions in them. Each time a batch
+is planned, both are asked once. Then finished work is committed, after its end was compared with the queues' bounds.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class MemberRole:
     ) -> Starts:
         """Return the starts of the next batch: the end of the last one, but in a gained queue the group's position.
 
-        If somebody else moved the group's position, the batch starts there. `SoloRole` explains the parameters.
+        If somebody else moved the group's position, the batch starts there. `SoloRole.choose_starts` explains the
+        parameters.
         """
         self._beginnings.note_joining(start, queues)
         before = start.next if start else {}
@@ -117,19 +118,25 @@ class MemberRole:
     def find_unread(
         self, target: Positions, queues: list[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]
     ) -> list[MessageQueue]:
-        """Return those of `queues` in which the group's position is before `target`: no member has committed it."""
+        """Return those of `queues` in which the group's position is before `target`: no member has got that far."""
         positions = dict(self._judge.view.fetch_committed(queues))
         if unknown := [queue for queue in queues if queue not in positions]:
             positions |= self._beginnings.resolve(unknown, bounds).positions
         return [queue for queue in queues if positions[queue] < target[queue]]
 
     def acknowledge(self, finished: Positions, rewound: Positions) -> None:
-        """Commit finished positions in owned queues; `rewound` has the ends of queues that end before them."""
+        """Commit the positions before which everything is finished, in owned queues.
+
+        `rewound` has the ends of queues that now end before their finished position; these are committed instead.
+        """
         self.positions.note_done(finished, rewound)
         self.positions.commit()
 
     def note_rewound(self, queues: Collection[MessageQueue]) -> None:
-        """Do nothing: the position of every gained queue is compared with the queue's end anyway."""
+        """Do nothing about queues that had lost messages in an earlier run.
+
+        They are gained in this run, and a gained queue's positions are compared with its end anyway.
+        """
 
     def close(self, timeout_s: float) -> None:
         """Commit what is finished, trying for at most `timeout_s`; then release locks and leave the group."""

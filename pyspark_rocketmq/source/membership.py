@@ -229,17 +229,17 @@ class QueryMember:
 
 @dataclass(frozen=True, slots=True)
 class _OwnList:
-    """The strategy CONFIG with a list in which `*` stands for all queues in the route."""
+    """The strategy CONFIG: a member owns the queues that its user listed; `*` stands for all queues in the route."""
 
     listed: ListedQueues
     name: str = "CONFIG"
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """Return the listed queues; which members there are has no effect."""
+        """Return those of `queues` that the user's list names, whichever members there are."""
         return self.listed.select(queues)
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """Return the listed queues for each member, because the lists of other members are unknown."""
+        """Return the queues in this member's list once for each member, because the others' lists are unknown."""
         return [self.listed.select(queues) for _ in members]
 
 
@@ -251,7 +251,7 @@ class _Listed:
 
     @property
     def name(self) -> str:
-        """The name of the wrapped strategy."""
+        """The name of the allocation strategy that this object wraps."""
         return self.strategy.name
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
@@ -262,7 +262,7 @@ class _Listed:
         return self.strategy.allocate(current, queues, members)
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """Return the queues of each member, by the wrapped strategy."""
+        """Return the queues that the wrapped strategy gives to each member, in the order of `members`."""
         return self.strategy.allocate_all(queues, members)
 
 
@@ -273,7 +273,10 @@ def _make_strategy(share: ShareSettings) -> AllocateStrategy:
 
 
 def _room_of(client_id: str, rooms: Mapping[str, str]) -> str | None:
-    """Return the machine room of the first pattern in `rooms` that matches, else None; `*` stands for any text."""
+    """Return a member's machine room: in `rooms`, that of the first pattern that matches its client id, else None.
+
+    `*` in a pattern stands for any text.
+    """
     parts = {pattern: map(re.escape, pattern.split("*")) for pattern in rooms}
     return next((rooms[each] for each, fixed in parts.items() if re.fullmatch(".*".join(fixed), client_id)), None)
 

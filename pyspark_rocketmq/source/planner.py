@@ -129,7 +129,7 @@ class Planner:
         return _Plan(advance(start, positions, admission.ends, self._options.commit.group, starts.opened), blocked)
 
     def _find_blocked(self, target: Positions, starts: Starts, ready: Collection[MessageQueue]) -> list[MessageQueue]:
-        """Return the queues that wait for their locks and have not been read to the target, by any member."""
+        """Return the queues that wait for their locks and that no member of the group has read to `target` yet."""
         waiting = [queue for queue in starts.bounds if queue in target and queue not in ready]
         short = [queue for queue in waiting if starts.positions.get(queue, 0) < target[queue]]
         return self.role.find_unread(target, short, starts.bounds) if short else []
@@ -145,7 +145,7 @@ class Planner:
         return not (self.role.needs_each_trigger or self._view.is_due or self._catalog.is_old)
 
     def acknowledge(self, position: Position) -> None:
-        """Commit this position, before which everything is finished; for a queue that ends earlier, commit its end."""
+        """Commit this position, before which everything is finished; if a queue now ends before it, commit the end."""
         self.role.acknowledge(position.next, self._rewound if position == self._judged else {})
 
     def finish(self, timeout_s: float) -> None:
@@ -189,9 +189,10 @@ class Planner:
     # --- at the beginning of a run -----------------------------------------------------------------------------------
 
     def _begin(self, position: Position | None, queues: list[MessageQueue]) -> None:
-        """Raise, once per run, for another query's checkpoint or a filter that brokers ignore; then begin the role.
+        """Begin the query's role in its group, in the first call of a run; later calls do nothing.
 
-        A `SoloRole` raises if its group is in use; a `MemberRole` joins its group.
+        Before that, raise if the checkpoint belongs to another query, or if brokers would ignore the filter. To begin,
+        a `SoloRole` checks that its group has no live members; a `MemberRole` joins its group.
         """
         if self._has_begun:
             return

@@ -58,7 +58,7 @@ class LockKeeper:
         return f"<LockKeeper {self.client_id}, {len(self._live())} of {len(self._table)} queues>"
 
     def hold(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
-        """Ask for the locks of these queues, release all others, and return the queues whose locks are live."""
+        """Ask for the locks of these queues, release all others, and return those of the queues that are locked now."""
         self._release(assigned for assigned in self._table.all() if assigned.queue not in queues)
         self._request(queues)
         held = self._live().intersection(queues)

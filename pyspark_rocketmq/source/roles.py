@@ -50,7 +50,7 @@ class Starts(NamedTuple):
 class StartJudge:
     """Compares known positions with the bounds of queues, to find losses.
 
-    A loss is reported only by bounds that were fetched after the positions were known.
+    A loss is reported only if bounds that were fetched after the positions were known show it.
     """
 
     def __init__(self, options: ReaderOptions, catalog: QueueCatalog, view: BrokerView, journal: LossJournal) -> None:
@@ -81,9 +81,9 @@ class StartJudge:
     def judge(self, known: Positions, bounds: Mapping[MessageQueue, QueueBounds], opened: Positions) -> Starts:
         """Return the known positions as starts, moved into the bounds; raise for a loss if losses fail the query.
 
-        A position may also lie outside the bounds because they are older: an administrator may have moved the group to
-        an end that came after them. So an apparent loss is checked with bounds that are fetched again. Nothing was read
-        yet of the queues in `opened`: messages deleted at their front are no loss.
+        If a position seems lost, the bounds are fetched again first, because they may be older than the position: an
+        administrator may have moved the group to an end that the queue reached later. In the queues of `opened`, of
+        which nothing has been read yet, messages deleted at the front are no loss.
         """
         settled = settle_starts(known, bounds, fail_on_data_loss=False, opened=opened)
         if any(LOSS_RULES[warning.finding].error for warning in settled.warnings):
@@ -208,7 +208,11 @@ class SoloRole:
         return self._with_new(self._judge.judge(known, bounds, start.still_open), known)
 
     def _with_new(self, starts: Starts, known: Positions) -> Starts:
-        """Return the starts with new queues added, which start at their first message, once a master reports it."""
+        """Return the starts with those of new queues added, each at the queue's first message.
+
+        A queue that is not in `known` is new. It is left out while a replica reports its bounds, because the replica
+        may lack earlier messages.
+        """
         new = {queue: each for queue, each in starts.bounds.items() if queue not in known}
         if not new:
             self._without_front = set()
@@ -231,7 +235,10 @@ class SoloRole:
         return queues
 
     def acknowledge(self, finished: Positions, rewound: Positions) -> None:
-        """Give finished positions to the committing thread; for a queue that ends earlier, its end in `rewound`."""
+        """Give the positions before which everything is finished to the committing thread.
+
+        `rewound` has the ends of queues that now end before their finished position; these are committed instead.
+        """
         if self.committer:
             self.committer.acknowledge({**finished, **rewound}, rewound.keys())
 

@@ -33,7 +33,10 @@ _OURS = __name__.partition(".")[0]
 
 
 class ShutdownHandler:
-    """Ends a process in which Spark calls a reader. Does nothing outside the main thread, or on Windows."""
+    """Ends the process in which Spark calls a reader on SIGTERM, or when the process's parent has ended.
+
+    Does nothing outside the main thread, or on Windows.
+    """
 
     def __init__(self, rhythm: PlannerRhythm) -> None:
         self._rhythm = rhythm
@@ -54,7 +57,7 @@ class ShutdownHandler:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Run one call of Spark in this context: SIGTERM ends the process only after it, or after `grace_s`."""
+        """Run one call of Spark in a `with` block of this: SIGTERM ends the process after the block or `grace_s`."""
         self._is_busy = True
         try:
             yield
@@ -65,7 +68,10 @@ class ShutdownHandler:
 
     @contextmanager
     def stopping(self) -> Iterator[None]:
-        """Run `stop` in this context: it ignores SIGTERM, then restores the former handler if none came before."""
+        """Run the reader's `stop` in a `with` block of this, which ignores SIGTERM.
+
+        If no SIGTERM came before, the process goes on, so the former handler is restored at the end.
+        """
         self._is_over.set()
         if _has_signals():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -113,6 +119,9 @@ def _has_signals() -> bool:
 
 
 def _is_safe(frame: FrameType) -> bool:
-    """Return whether an exception in `frame` leaves no lock held: its thread waits, or runs code of this library."""
+    """Return whether an exception may be raised in `frame` without leaving a lock held.
+
+    It may if the frame runs code of this library, or is a function called `wait`.
+    """
     module: str = frame.f_globals.get("__name__", "")
     return module.partition(".")[0] == _OURS or frame.f_code.co_name == "wait"

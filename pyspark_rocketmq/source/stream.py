@@ -81,7 +81,10 @@ class StreamReader(DataSourceStreamReader):
         return read_partition(cast(RangePartition, partition), self.options, self._nullable)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Acknowledge a finished batch. Spark calls this only when it plans the next batch, so never for the last."""
+        """Acknowledge a finished batch, which ends at `end`.
+
+        Spark calls this only when it plans the next batch, so never for the last batch of a run.
+        """
         if position := parse_position(end):
             with self._shutdown.call():
                 self.planner.acknowledge(position)
@@ -177,7 +180,7 @@ def make_stream_reader(
 
 
 def require_plain(options: ReaderOptions) -> None:
-    """Raise `OptionError` for options that need PySpark 4.2, which passes the query's position to each planning."""
+    """Raise `OptionError` for options that PySpark 4.1 cannot support, as it does not pass on the query's position."""
     for option, value, wanted in (("groupMembership", "shared", options.share), ("lockQueues", "true", options.locks)):
         if wanted:
             advice = f"update PySpark, or drop {option}"

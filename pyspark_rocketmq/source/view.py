@@ -62,7 +62,7 @@ class BrokerView:
         self._due = self._minima_due = float("-inf")
 
     def fetch_offsets_at(self, times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
-        """Return, for each queue, the first offset stored at or after its time; the queue's end if there is none."""
+        """Return, for each queue, the offset of the first message stored at or after its time; without one, the end."""
         return self._cluster.offsets.fetch_first_since(times_ms)
 
     def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
@@ -70,7 +70,7 @@ class BrokerView:
         return self._cluster.offsets.fetch_committed(self._group, queues) if self._group else {}
 
     def fetch_first_readable(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Mapping[MessageQueue, int]:
-        """Return the first readable offset of each queue; if brokers fail to answer, all minimum offsets."""
+        """Return the offset of each queue's first readable message; after any error, every queue's minimum offset."""
         places = {queue: (each.min_offset, each.max_offset) for queue, each in bounds.items()}
         try:
             return self._cluster.offsets.fetch_first_readable(self._group or READER_GROUP, places)

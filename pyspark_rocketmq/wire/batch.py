@@ -54,7 +54,7 @@ def decode_batch(data: bytes | memoryview) -> list[BatchEntry]:
 def entry_starts(data: bytes, most: int) -> list[int]:
     """Return where each message begins, by the total sizes alone.
 
-    Return nothing if the sizes do not add up, or for more than `most` messages.
+    Return an empty list if the sizes do not add up, or for more than `most` messages.
     """
     starts, at, end = list[int](), 0, len(data)
     while at < end and len(starts) <= most:

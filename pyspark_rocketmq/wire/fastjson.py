@@ -150,9 +150,9 @@ def _too_many(what: str) -> LimitExceeded:
 
 
 class _References:
-    """Replaces the references in a parsed value.
+    """Replaces the references in a parsed value (`{"$ref":"$.a.b"}`) by the values to which they lead.
 
-    The targets of all references together may have `MOST_PARTS` values.
+    These values, counted once for each reference, may have at most `MOST_PARTS` values inside them.
     """
 
     def __init__(self, root: Any) -> None:

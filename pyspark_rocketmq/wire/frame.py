@@ -2,10 +2,11 @@
 
     length 4 | header type 1 | header length 3 | header | body        (big-endian; length counts what follows it)
 
-`FrameBuffer` cuts without copying: the transport receives straight into the buffer (`space`, `filled`), and frames are
-returned as views of it. The buffer consists of chunks. A view keeps its chunk alive, so a frame stays valid for as long
-as it is referenced. A chunk without views is reused, because fresh memory costs more than copying the bytes out of the
-kernel. Memory grows with the bytes that arrive; a length field alone allocates nothing.
+`FrameBuffer` cuts mostly without copying: the transport receives straight into the buffer (`space`, `filled`), and
+frames are returned as views of it. The buffer consists of chunks; only the beginning of a frame that does not fit into
+the rest of a chunk is copied, to the next one. A view keeps its chunk alive, so a frame stays valid for as long as it
+is referenced. A chunk of the largest size is reused when it has no views any more, because fresh memory costs more than
+copying the bytes out of the kernel. Memory grows with the bytes that arrive; a length field alone allocates nothing.
 """
 
 from __future__ import annotations
@@ -154,10 +155,10 @@ class FrameBuffer:
         return PREFIX_BYTES + length
 
     def _move_on(self) -> None:
-        """Copy the bytes that were not returned yet into a new chunk with room for more.
+        """Go on in another chunk, new or reused; copy the bytes that were not returned yet to its beginning.
 
-        The chunk is twice as large as these bytes, or as large as the incomplete frame that they begin, but it is not
-        smaller than the usual size of a chunk.
+        The chunk has the usual size, which doubles with each call up to `LARGEST_CHUNK_BYTES`. It is larger if these
+        bytes need more room: twice their number, but not more than the size of the incomplete frame that they begin.
         """
         start, end = self.start, self.end
         rest = self.chunk[start:end]
@@ -186,7 +187,7 @@ class FrameBuffer:
 
 
 def _has_views(chunk: bytearray) -> bool:
-    """Return whether views of the chunk exist; Python raises if the size of a `bytearray` with views changes."""
+    """Return whether views of the chunk exist, by trying to change its size: Python forbids that while they exist."""
     try:
         last = chunk.pop()
     except BufferError:

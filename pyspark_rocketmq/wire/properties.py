@@ -89,7 +89,10 @@ def join_properties(properties: Mapping[str, str]) -> str:
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """Return the bytes of properties to send; raise `LocalProtocolError` if a property could not be read back."""
+    """Return the bytes of properties to send.
+
+    Raise `LocalProtocolError` if a property could not be read back, or if all together are too long.
+    """
     for name, value in properties.items():
         _check_part("name", name, name)
         _check_part("value", name, value)

@@ -61,7 +61,7 @@ _TOPIC_WIDTH = {MAGIC_V1: 1, MAGIC_V2: 2}
 _LONGEST_V1_TOPIC = 127
 
 _FILE_STEP = 2**16
-"""A number that divides the size of a commit log's files; brokers with files of another size are not recognized."""
+"""A number that divides the usual sizes of a commit log's files; where other sizes are set, file starts are missed."""
 
 MOST_INNER_MESSAGES = 2**15 - 1
 """Largest number of messages in an inner batch: brokers store it as a signed 16-bit number."""
@@ -139,7 +139,7 @@ class Record:
 
 
 def is_at_file_start(physical_offset: int) -> bool:
-    """Return whether a record at this offset of the commit log begins a file of it, other than the first."""
+    """Return whether a record at this offset of the commit log may begin a file other than the first one."""
     return physical_offset > 0 and physical_offset % _FILE_STEP == 0
 
 

@@ -90,11 +90,11 @@ class Session:
         return opaque, data
 
     def writer(self, code: int, fields: dict[str, str] | None, body: bytes) -> Writer:
-        """Return a function that encodes requests with this code, these fields and this body."""
+        """Return a function that encodes one request for each opaque it gets, with this code, fields and body."""
         return lambda opaques: [self._encode(Command(code, opaque, fields, body)) for opaque in opaques]
 
     def request_as(self, code: int, count: int, write: Writer) -> tuple[Sequence[int], bytes]:
-        """Make `count` requests, whose frames `write` returns; return their opaques and the bytes to send."""
+        """Make `count` requests, which `write` encodes from their opaques; return the opaques and the bytes to send."""
         opaques = self._next_opaques(count)
         frames = write(opaques)
         self._check_sendable(max(map(len, frames)))
@@ -129,7 +129,7 @@ class Session:
     def received(self, count: int) -> Iterator[Event]:
         """Record that `count` bytes were received into `space`; yield the events that they complete.
 
-        Events that a caller leaves, because an error interrupts it, come first in the next call.
+        If the caller stops before the last event, because of an error, the next call yields the rest first.
         """
         self._buffer.filled(count)
         return self._events()

@@ -70,10 +70,7 @@ def _init_first(self: Any, **given: Any) -> None:
 
 
 def _compile_init(cls: Any) -> Callable[..., None]:
-    """Compile the initializer that a frozen dataclass with these members would have.
-
-    Set it in the class and return it.
-    """
+    """Compile the initializer of a value class, as a frozen dataclass has it; set it in the class and return it."""
     same = [(each.name, Any, field(default=each.default, default_factory=each.default_factory)) for each in fields(cls)]
     twin: Any = make_dataclass(cls.__name__, same, frozen=True, kw_only=True, repr=False)
     init: Callable[..., None] = twin.__init__

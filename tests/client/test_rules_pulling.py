@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyspark_rocketmq.client.settings import Rhythm
-from pyspark_rocketmq.errors import ConnectionLost, NoBrokerAvailable, RequestTimeout
+from pyspark_rocketmq.errors import AddressNotAllowed, ConnectionLost, NoBrokerAvailable, RequestTimeout, RocketMQError
 from pyspark_rocketmq.pull.process_queue import FlowLimits
 from pyspark_rocketmq.wire.bodies import build_subscription
 from pyspark_rocketmq.wire.codes import ResponseCode
@@ -365,6 +365,19 @@ def test_a_replica_that_refuses_sends_the_reader_back_to_the_master() -> None:
     pulls.answer(NO_MATCH, 6, suggests=1)
     pulls.refuse(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]the broker is a slave")
     pulls.steps.run()
+
+    assert [each.address for each in pulls.sent] == [MASTER.address, REPLICA.address, MASTER.address]
+    assert pulls.expired == ["orders"]
+
+
+@pytest.mark.parametrize("error", [AddressNotAllowed("scripted"), ConnectionLost("scripted")])
+def test_a_replica_that_cannot_be_reached_is_left_for_the_master(error: RocketMQError) -> None:
+    """If the suggested replica may not be connected to, or is gone, the next pull goes to the master after a pause."""
+    pulls = ScriptedPulls()
+    pulls.start()
+    pulls.answer(NO_MATCH, 6, suggests=1)
+    pulls.fail(error)
+    assert pulls.steps.run() == FAILURE_PAUSE_S
 
     assert [each.address for each in pulls.sent] == [MASTER.address, REPLICA.address, MASTER.address]
     assert pulls.expired == ["orders"]

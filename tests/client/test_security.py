@@ -20,7 +20,8 @@ from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.cluster.signing import Credentials
 from pyspark_rocketmq.errors import AddressNotAllowed, ConnectError, OptionError, SendError
 from pyspark_rocketmq.model import Address, Message, MessageQueue, retry_topic
-from pyspark_rocketmq.net.settings import TlsSettings
+from pyspark_rocketmq.net.settings import NetSettings, TlsSettings
+from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from tests.client.fixtures import GROUP, TOPIC, Group, Log, until
 
 PKI = Path(__file__).parents[1] / "net" / "pki"
@@ -138,24 +139,39 @@ def test_transactions_end_within_a_namespace(make_group: Callable[..., Group], t
     assert asked == [TOPIC] * (told is TransactionResolution.UNKNOWN)
 
 
+@pytest.mark.parametrize("is_first_listed", [True, False])
 def test_members_connect_to_allowed_brokers_only(
-    make_group: Callable[..., Group], caplog: pytest.LogCaptureFixture
+    make_group: Callable[..., Group], is_first_listed: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With `allowed_brokers` members and producers do not connect to other brokers in routes, and say which."""
+    """With `allowed_brokers` members and producers connect to no other brokers in routes, say which, and go on."""
     group, log = make_group(queues=1, brokers=2), Log()
-    first, second = (group.stub.broker_address(name) for name in ("broker-a", "broker-b"))
-    group.cluster_settings = replace(group.cluster_settings, allowed_brokers=f"10.0.0.0/8, {first}")
-    for broker in ("broker-a", "broker-b"):
+    listed, stranger = ("broker-a", "broker-b") if is_first_listed else ("broker-b", "broker-a")
+    addresses = {name: group.stub.broker_address(name) for name in (listed, stranger)}
+    group.cluster_settings = replace(group.cluster_settings, allowed_brokers=f"10.0.0.0/8, {addresses[listed]}")
+    for broker in (listed, stranger):
         group.stub.put(TOPIC, broker.encode(), broker=broker)
     group.concurrent(log)
 
-    assert [message.body for message in log.wait_for(1)] == [b"broker-a"]
-    until(lambda: f"address {second}" in caplog.text)
+    assert [message.body for message in log.wait_for(1)] == [listed.encode()]
+    until(lambda: f"address {addresses[stranger]}" in caplog.text)
     assert "ADDRESS_NOT_ALLOWED" in caplog.text
+    producer = group.producer()
+    assert {producer.send(Message(TOPIC, b"x")).queue.broker_name for _ in range(4)} == {listed}
     with pytest.raises(SendError, match="1 failed, 0 unknown") as refused:
-        group.producer().send(Message(TOPIC, b"x"), MessageQueue(TOPIC, "broker-b", 0))
+        producer.send(Message(TOPIC, b"x"), MessageQueue(TOPIC, stranger, 0))
     assert isinstance(refused.value.__cause__, AddressNotAllowed)
-    assert {each.broker_name for each in group.stub.connections()} == {"broker-a"}
+    assert {each.broker_name for each in group.stub.connections()} == {listed}
+
+
+def test_a_member_leaves_a_replica_that_is_not_allowed_for_its_master(make_group: Callable[..., Group]) -> None:
+    """If a broker suggests a replica that is not allowed, a member warns and goes on at the master."""
+    group, log = make_group(1, slaves=1), Log()
+    group.cluster().admin.create_group(SubscriptionGroupConfig(group_name=GROUP, broker_id=1))
+    master, _ = group.stub.run(lambda: [str(broker.address) for broker in group.stub.state.brokers])
+    group.cluster_settings = replace(group.cluster_settings, allowed_brokers=master)
+    group.put(*"abc")
+    group.concurrent(log, pull_batch_size=1)
+    assert [message.body for message in log.wait_for(3)] == [b"a", b"b", b"c"]
 
 
 @pytest.mark.parametrize("given", ["", "10.0.0.1/8", ["10.0.0.1"]])
@@ -163,6 +179,17 @@ def test_allowed_brokers_are_checked_where_they_are_given(given: Any) -> None:
     """Text that is no list of hosts and networks, or a value that is no text, is refused by name."""
     with pytest.raises(OptionError, match="allowed_brokers"):
         ClusterSettings((Address("ns", 9876),), allowed_brokers=given)
+
+
+def test_allowed_brokers_alone_decide_about_connections() -> None:
+    """Connections follow `allowed_brokers` after each change of the settings, and no other value of `net.allowed`."""
+    settings = ClusterSettings((Address("ns", 9876),), allowed_brokers="10.0.0.1")
+    allowed = settings.net.allowed
+    assert allowed is not None and allowed.addresses == {Address("ns", 9876)}
+    assert replace(settings, allowed_brokers=None).net == NetSettings()
+    assert replace(settings, net=NetSettings(connect_timeout_s=1)).net.allowed == allowed
+    moved = replace(settings, name_servers=(Address("other", 9876),)).net.allowed
+    assert moved is not None and moved.addresses == {Address("other", 9876)}
 
 
 def _polled(consumer: Any) -> set[bytes]:

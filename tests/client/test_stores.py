@@ -282,6 +282,23 @@ def test_positions_are_on_disk_before_the_old_file_goes(path: Path, monkeypatch:
     assert sorted(each.name for each in path.parent.iterdir()) == ["offsets.json", "offsets.json.bak"]
 
 
+def test_positions_are_written_although_another_process_has_just_moved_the_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If another process makes the file its backup at the same moment, the positions of this one are written."""
+    store, really_rename = LocalStore(path), os.replace
+    store.write({queue(0): 1})
+
+    def rename(source: Path, target: Path) -> None:
+        if target.suffix == ".bak":
+            really_rename(source, target)
+        really_rename(source, target)
+
+    monkeypatch.setattr(os, "replace", rename)
+    store.write({queue(0): 2})
+    assert LocalStore(path).read(queue(0)) == 2
+
+
 def test_a_failed_write_leaves_the_old_file_and_no_other(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the disk fails while positions are written, the old file stays, and nothing is left beside it."""
     store = LocalStore(path)

@@ -9,7 +9,14 @@ import pytest
 from pyspark_rocketmq.broker_errors import NoPermission, QueryNotFound, SystemBusy
 from pyspark_rocketmq.cluster.broker import RoutedRequest
 from pyspark_rocketmq.cluster.links import Addressed, Result
-from pyspark_rocketmq.errors import ConnectError, NoBrokerAvailable, QueueMoved, RequestTimeout, TopicNotFound
+from pyspark_rocketmq.errors import (
+    AddressNotAllowed,
+    ConnectError,
+    NoBrokerAvailable,
+    QueueMoved,
+    RequestTimeout,
+    TopicNotFound,
+)
 from pyspark_rocketmq.net.deadline import Deadline
 from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, OffsetResponseHeader
@@ -141,6 +148,26 @@ def test_any_broker_will_do_where_all_know_the_same() -> None:
     assert cluster_of(links).brokers.ask_any("T", header).request.broker_name == "b"
     links.serve("a:1", GET_MAX_OFFSET=answer(ResponseCode.NO_PERMISSION))
     with pytest.raises(NoPermission):
+        cluster_of(links).brokers.ask_any("T", header)
+
+
+def test_any_broker_that_may_be_connected_to_is_asked() -> None:
+    """A broker that `allowed_brokers` does not list is passed over, but a retriable failure of another one counts."""
+    links = ScriptedLinks()
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(a={0: "a:1"}, b={0: "b:1"}, c={0: "c:1"}))
+    for address in ("a:1", "c:1"):
+        links.serve(address, GET_MAX_OFFSET=raising(AddressNotAllowed("not listed")))
+    links.serve("b:1", GET_MAX_OFFSET=answer(offset=1))
+    header = GetMaxOffsetRequestHeader(topic="T", queue_id=0)
+    assert cluster_of(links).brokers.ask_any("T", header).request.broker_name == "b"
+
+    links.stop("b:1")
+    with pytest.raises(ConnectError):
+        cluster_of(links).brokers.ask_any("T", header)
+    assert links.addresses("GET_MAX_OFFSET").count("b:1") > 2
+
+    links.serve("b:1", GET_MAX_OFFSET=raising(AddressNotAllowed("not listed")))
+    with pytest.raises(AddressNotAllowed):
         cluster_of(links).brokers.ask_any("T", header)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import time
@@ -12,6 +13,7 @@ import pytest
 from pyspark_rocketmq.cluster.credentials_file import GRACE_S, MOST_BYTES, SETTLING_S, CredentialsFile, WatchedFile
 from pyspark_rocketmq.cluster.signing import Credentials, sign
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options import parse_helper_options
 from tests.options.samples import LEAST, error_of, read
 
 OLD, NEW = "accessKey=AK\nsecretKey=hush=1\n", "accessKey=AK2\nsecretKey=hush=2\n"
@@ -165,6 +167,54 @@ def test_a_file_is_read_once_per_change(file: Path, clocks: Clocks, monkeypatch:
         for _ in range(10):
             assert watched.current() == BY_NEW
     assert opened == [str(file)] * 2
+
+
+def test_a_passing_read_error_is_forgotten(file: Path, clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the system cannot open a good file for a moment, the next call reads it, although it has not changed."""
+    watched = clocks.watch(file)
+    file.write_text(NEW)
+    with monkeypatch.context() as patched:
+
+        def fail(*_: object) -> int:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        patched.setattr(os, "open", fail)
+        assert watched.current() == BY_OLD
+    assert watched.current() == BY_NEW
+
+
+def test_a_file_that_another_thread_finds_repaired_meanwhile(file: Path) -> None:
+    """If another thread reads the repaired file while this one decides about the grace time, both get credentials."""
+    lookups = list[Credentials]()
+
+    def clock() -> float:
+        if not file.exists():
+            file.write_text(OLD)
+            lookups.append(watched.current())
+        return 1000.0
+
+    watched = WatchedFile(CredentialsFile(str(file)), clock, lambda: time.time() + 2 * SETTLING_S)
+    for _ in range(3):
+        assert watched.current() == BY_OLD
+        file.unlink()
+    assert lookups == [BY_OLD] * 2
+
+
+def test_any_number_of_files_has_a_grace_time(tmp_path: Path) -> None:
+    """A process that reads many files keeps the good credentials of each."""
+    paths = [tmp_path / f"keys{number}" for number in range(40)]
+    for path in paths:
+        path.write_text(OLD)
+        assert CredentialsFile(str(path)).current() == BY_OLD
+    paths[0].unlink()
+    assert CredentialsFile(str(paths[0])).current() == BY_OLD
+
+
+def test_checked_credentials_serve_the_first_request(file: Path) -> None:
+    """If the file is emptied between the check of the options and the first request, the request can be signed."""
+    cluster = parse_helper_options({"nameServer": "ns:9876", "credentialsFile": str(file)}).cluster
+    file.write_text("")
+    assert cluster.credentials is not None and cluster.credentials.current() == BY_OLD
 
 
 def test_a_broken_file_fails_a_new_query_at_once(file: Path) -> None:

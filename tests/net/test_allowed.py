@@ -15,7 +15,7 @@ from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.net.transport import connect
 from tests.net.fixtures import TIMEOUT_S, StartPeer, never_answer
 
-GIVEN = "Broker-A, broker-b:10911, 10.1.2.3, 10.2.0.0/16, fd00::/8, [2001:db8::1]:10911, 2001:DB8:0::2"
+GIVEN = "Broker-A, broker-b:10911, 10.1.2.3, 10.2.0.0/16, fd00::/8, [2001:db8::1]:10911, 2001:DB8:0::2, [2001:db8::3:4]"
 
 
 def is_permitted(allowed: AllowedAddresses, host: str, port: int = 10911) -> bool:
@@ -39,6 +39,8 @@ def is_permitted(allowed: AllowedAddresses, host: str, port: int = 10911) -> boo
         ("fd12::1", {1, 10911}),
         ("2001:db8::1", {10911}),
         ("2001:0db8:0:0::2", {1, 10911}),
+        ("2001:db8::3:4", {1, 10911}),
+        ("2001:db8::3", set()),
         ("10.3.0.1", set()),
         ("broker-a.example", set()),
         ("localhost", set()),
@@ -63,12 +65,37 @@ def test_a_network_holds_no_host_names() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a,,b", "a,", "*", "http://a:1", "a:0", "a:b:c", "10.0.0.1/8", "10.0.0.0/33", "a/8", "10.0.0.0/8:1", "a b"],
+    [
+        *("", "a,,b", "a,", "*", "http://a:1", "a:0", "a:b:c", "a b"),
+        *("10.0.0.1/8", "10.0.0.0/33", "a/8", "10.0.0.0/8:1"),
+        *("10.1.2.345", "10.1.0", "10.1.0.", "167903233", "10.1.2.345:10911", "*.shop:10911", "[fd00::5", "fd00::5]"),
+    ],
 )
 def test_what_is_no_list_of_addresses(text: str) -> None:
     """Any other text is refused, with an example of one that is not."""
     with pytest.raises(OptionError, match=r"allowedBrokers = .*; give "):
         parse_allowed(text, "allowedBrokers")
+
+
+@pytest.mark.parametrize("text", ["fd00::5:9876", "::1:2", "fe80::1%eth0:10911"])
+def test_an_ipv6_address_that_may_end_with_a_port_needs_brackets(text: str) -> None:
+    """If a text is one IPv6 address as a whole, and another one before its last colon, brackets must decide."""
+    host, _, port = text.rpartition(":")
+    both = [f"[{text}]", f"[{host}]:{port}"]
+    with pytest.raises(OptionError) as refused:
+        parse_allowed(f"broker-a, {text}")
+    assert f"'{text}'" in str(refused.value) and all(each in str(refused.value) for each in both)
+
+    whole, parted = map(parse_allowed, both)
+    assert is_permitted(whole, text) and not is_permitted(whole, host, int(port))
+    assert is_permitted(parted, host, int(port)) and not is_permitted(parted, text)
+
+
+def test_a_refused_entry_is_shown_whole() -> None:
+    """An entry that is refused is named in full, so that the user finds it in the list."""
+    entry = "broker-a.with-a-long-name.somewhere.shop.example/24"
+    with pytest.raises(OptionError, match=entry):
+        parse_allowed(f"broker-b, {entry}")
 
 
 def test_nothing_is_connected_that_is_not_allowed(start_peer: StartPeer) -> None:

@@ -162,3 +162,13 @@ def test_nothing_is_lost_at_a_front_that_is_open() -> None:
 
     assert (moved.positions, [warning.queue for warning in moved.warnings]) == ({A0: 10, A1: 10}, [A1])
     assert cut == ([QueueRange(A0, 10, 50, is_front_open=True)], [])
+
+
+def test_a_range_of_one_offset_is_kept() -> None:
+    """A planned range of which one offset is left is read; one of which nothing is left is not."""
+    bounds = {A0: QueueBounds(10, 20), A1: QueueBounds(10, 20)}
+    planned = [QueueRange(A0, 19, 25), QueueRange(A1, 20, 25)]
+
+    kept, _ = settle_ranges(planned, bounds, fail_on_data_loss=False)
+
+    assert kept == [QueueRange(A0, 19, 20)]

@@ -111,6 +111,20 @@ def test_refusals(text: str, what: str) -> None:
         assert "or a new checkpoint" in str(raised.value)
 
 
+def test_a_refused_offset_is_shown_as_the_text_in_the_log() -> None:
+    """The error shows the offset as it stands in Spark's log, also if Spark has parsed it already."""
+    text = '{"version": 1, "end": 5}'
+
+    errors = []
+    for stored in (text, json.loads(text)):
+        with pytest.raises(OptionError) as raised:
+            parse_position(stored)
+        errors.append(str(raised.value))
+
+    assert errors[0] == errors[1]
+    assert f"checkpointLocation = '{text}': unknown key 'end'" in errors[0]
+
+
 @given(anything)
 def test_any_json_is_read_or_refused(value: object) -> None:
     """Any JSON value is either read as a position or refused with an `OptionError`."""

@@ -11,7 +11,7 @@ from pyspark_rocketmq.errors import OffsetBeforeEarliest, OffsetBeyondEnd, Offse
 from pyspark_rocketmq.model import Finding, MessageQueue, QueueBounds, QueueRange
 from pyspark_rocketmq.offsets.loss import settle_starts
 from pyspark_rocketmq.offsets.requested import EndSettings, Keyword, StartSettings
-from pyspark_rocketmq.offsets.resolve import Resolved, resolve_batch, resolve_offsets
+from pyspark_rocketmq.offsets.resolve import Resolved, opened_if_late, resolve_batch, resolve_offsets
 from tests.offsets.fixtures import A0, A1, B0, QUEUES, U0, KnownOffsets, read_times, read_tree
 
 EARLIEST, LATEST, GROUP = Keyword.EARLIEST, Keyword.LATEST, Keyword.GROUP
@@ -139,6 +139,23 @@ def test_options_that_have_no_say_are_told() -> None:
     assert resolved(by_group, source).outranked == ()
 
 
+def test_an_option_for_other_queues_is_outranked_too() -> None:
+    """If the only queue that an option names gets its offset elsewhere, the option is reported, whatever is left."""
+    settings = StartSettings(read_tree('{"T":{"a":{"0":50}}}'), EARLIEST, times=read_times('{"T":{"a":{"0":300}}}'))
+
+    found = resolved(settings, KnownOffsets())
+
+    assert found.positions == {A0: 30, A1: 10, B0: 10, U0: 10}
+    assert found.outranked == ("startingOffsets",)
+
+
+def test_a_new_queue_is_open_only_if_its_first_messages_are_gone() -> None:
+    """A queue that was found late begins at its minimum; one whose minimum is 0 is read from there, and left out."""
+    bounds = {A0: QueueBounds(0, 5), A1: QueueBounds(1, 5), B0: QueueBounds(7, 7)}
+
+    assert opened_if_late(bounds) == {A1: 1, B0: 7}
+
+
 def test_unknown_queue() -> None:
     """If JSON names an unknown queue, an error is raised before any request to the source."""
     with pytest.raises(OptionError, match="there is no queue 9"):
@@ -211,6 +228,31 @@ def test_a_batch_that_begins_at_a_live_groups_position_finds_no_loss(fatal: bool
     )
 
     assert plan.ranges == [] and plan.warnings == []
+
+
+class AskedPositions(KnownOffsets):
+    """A source that notes for which queues positions are requested."""
+
+    def fetch_committed(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, int]:
+        """Note the queues, and return the positions that the test set."""
+        self.asked += map(str, queues)
+        return KnownOffsets.fetch_committed(self, queues)
+
+
+@pytest.mark.parametrize(
+    ("start", "asked"),
+    [
+        (StartSettings(EARLIEST), []),
+        (StartSettings(read_tree('{"T":{"*":{"*":-3}}}'), EARLIEST), ["T/a/0", "T/a/1", "T/b/0", "committed"]),
+    ],
+)
+def test_positions_are_requested_only_where_they_are_wanted(start: StartSettings, asked: list[str]) -> None:
+    """A batch requests the group's positions in queues that may begin or end there, and sends no request for none."""
+    source = AskedPositions()
+
+    resolve_batch(start.requested, EndSettings().requested, QUEUES, source, fail_on_data_loss=True)
+
+    assert source.asked == [*asked, "bounds", "readable"]
 
 
 def test_end_below_start() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.offsets.strict_json import is_integer, is_queue_id, parse_json
+from pyspark_rocketmq.offsets.strict_json import is_integer, is_queue_id, parse_json, shorten
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,9 @@ def test_queue_ids() -> None:
     keys = ["0", "10", "2147483647", "2147483648", "01", "-1", "+1", "1.0", "", "٣", "*"]
 
     assert [key for key in keys if is_queue_id(key)] == ["0", "10", "2147483647"]
+
+
+def test_two_hundred_characters_are_shown() -> None:
+    """A text of up to 200 characters is shown whole; a longer one is cut there, with its length."""
+    assert shorten("x" * 200) == "x" * 200
+    assert shorten("x" * 201) == "x" * 200 + "… (201 characters)"

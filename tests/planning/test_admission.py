@@ -29,6 +29,9 @@ def admitted(backlogs: list[int], limits: Limits, waited_s: float = 0.0) -> list
         ([1000, 1, 0, 1], 10, [8, 1, 0, 1]),
         ([5, 0, 7, 9], 1, [1, 0, 1, 1]),
         ([2**62, 2**62], 2**62 + 1, [2**61 + 1, 2**61]),
+        ([60, 25, 15], 10, [6, 3, 1]),
+        ([60, 23, 17], 10, [6, 2, 2]),
+        ([5] * 8 + [18, 42], 15, [1] * 8 + [2, 5]),
     ],
 )
 def test_cap_is_shared_in_proportion(backlogs: list[int], cap: int, shares: list[int]) -> None:
@@ -83,6 +86,22 @@ def test_floor_gives_up_after_its_delay() -> None:
 
     assert admitted([20, 29], limits, waited_s=900) == [20, 29]
     assert admitted([20, 29], limits.without_floor()) == [20, 29]
+
+
+def test_the_floor_waits_a_quarter_of_an_hour_by_default() -> None:
+    """Without `max_delay_s`, a backlog below the floor is admitted after 900 seconds."""
+    limits = Limits(min_per_trigger=50)
+
+    assert admitted([20, 29], limits, waited_s=899.9) == [0, 0]
+    assert admitted([20, 29], limits, waited_s=900) == [20, 29]
+
+
+@pytest.mark.parametrize(("max_delay_s", "is_held_back"), [(0, False), (0.5, True)])
+def test_no_time_has_passed_unless_it_is_told(max_delay_s: float, is_held_back: bool) -> None:
+    """Without `waited_s`, a batch below the floor waits if there is any delay."""
+    limits = Limits(min_per_trigger=2, max_delay_s=max_delay_s)
+
+    assert admit({queue(0): 5}, {queue(0): 6}, limits).held_back is is_held_back
 
 
 def test_floor_looks_at_the_backlog_and_not_at_the_caps() -> None:

@@ -62,6 +62,12 @@ def test_what_the_route_does_not_have(text: str, name: str) -> None:
     assert f"assign = '{name}': not in the route" in str(raised.value)
 
 
+def test_the_first_of_several_missing_names_is_told() -> None:
+    """If the route lacks several listed names, the error has the first by name, the same in each run."""
+    with pytest.raises(OptionError, match="assign = 'A/a/3'"):
+        assigned('{"X":"*","A":{"a":[3,4]},"B":{"c":"*"}}').require_known(ROUTE)
+
+
 def test_lists_of_slots() -> None:
     """Each entry of `messageQueueList` becomes a slot with the queues that it lists."""
     slots = slots_of('[{"T":{"a":[0]},"U":"*"},{"T":{"a":[1],"b":"*"}}]')

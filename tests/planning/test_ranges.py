@@ -134,6 +134,13 @@ def test_cut_by_example(sizes: Sequence[int], parts: int, cuts: list[list[tuple[
     assert cut(ranges_of(sizes), parts) == expected
 
 
+def test_only_the_first_part_of_a_range_begins_at_its_open_front() -> None:
+    """If a range with an open front is cut, messages that are missing at the start of a later part are a loss."""
+    ((first,), (second,)) = cut([QueueRange(queue(0), 100, 110, is_front_open=True)], 2)
+
+    assert (first, second) == (QueueRange(queue(0), 100, 105, True), QueueRange(queue(0), 105, 110, False))
+
+
 def test_a_large_slot_is_split_first() -> None:
     """If one slot has most of the offsets, all further tasks are cut from it."""
     tasks = plan_tasks(ranges_of([1000, 10]), PlanSettings(min_partitions=5))
@@ -170,3 +177,25 @@ def test_a_plan_of_many_tasks_is_made() -> None:
     assert len(plan_tasks(ranges_of([1_000_000]), settings)) == 100_000
     with pytest.raises(PlanTooLarge, match="cuts the batch into 100001 tasks"):
         plan_tasks(ranges_of([1_000_001]), settings)
+
+
+def test_many_partitions_are_refused_if_there_are_offsets_for_them() -> None:
+    """If `minPartitions` is too large, a batch that has an offset for each of them is refused; a smaller one is not."""
+    settings = PlanSettings(min_partitions=200_000)
+
+    assert len(plan_tasks(ranges_of([1_000]), settings)) == 1_000
+    with pytest.raises(PlanTooLarge, match="minPartitions=200000 cuts the batch into 100001 tasks"):
+        plan_tasks(ranges_of([100_000, 1]), settings)
+
+
+def test_the_longest_range_is_named_wherever_it_lies() -> None:
+    """The error about too many tasks names the range with the most offsets, not the one with the highest."""
+    ranges = [QueueRange(queue(0), 7, 300_007), QueueRange(queue(1), 10**9, 10**9 + 1)]
+
+    with pytest.raises(PlanTooLarge, match="the longest range has 300000 offsets and ends at 300007"):
+        plan_tasks(ranges, PlanSettings(max_records_per_partition=1))
+
+
+def test_a_queue_is_one_task_by_default() -> None:
+    """Without further settings, one queue with data is read by one task."""
+    assert plan_tasks(ranges_of([10]), PlanSettings()) == [tuple(ranges_of([10]))]

@@ -57,6 +57,17 @@ def test_text_order_of_slots_is_number_order(count: int) -> None:
     assert names == sorted(names) and len(set(names)) == count
 
 
+@pytest.mark.parametrize(
+    ("count", "first", "last"),
+    [(1, "slot-00000", "slot-00000"), (100_000, "slot-00000", "slot-99999"), (100_001, "slot-000000", "slot-100000")],
+)
+def test_slots_have_five_digits_or_as_many_as_they_need(count: int, first: str, last: str) -> None:
+    """The names of slots stay the same from release to release, because CONSISTENT_HASH assigns queues by them."""
+    names = name_slots(count)
+
+    assert (names[0], names[-1]) == (first, last)
+
+
 def test_config_brings_its_slots() -> None:
     """With CONFIG each entry becomes a slot with its queues in the listed order, except queues without data."""
     lists = ((queue(2), queue(0)), (queue(9),), (queue(1), queue(3)))
@@ -74,6 +85,15 @@ def test_unlisted_queues_join_the_smallest_slot() -> None:
 
     assert numbers(slots) == [[0, 1, 4], [2, 3, 5]]
     assert unlisted_queues([queue(0), queue(3)], lists) == [queue(3)]
+
+
+def test_a_slot_counts_each_queue_that_joins_it() -> None:
+    """A slot with two queues fewer than another gets two unlisted queues before the other gets one."""
+    lists = ((queue(0), queue(1), queue(2)), (queue(3),))
+
+    slots = assign_slots(ranges_of([5] * 7), settings("CONFIG", queue_lists=lists))
+
+    assert numbers(slots) == [[0, 1, 2, 6], [3, 4, 5]]
 
 
 def test_config_without_a_list() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyspark_rocketmq.cluster.routes import BrokerEndpoint
-from pyspark_rocketmq.errors import ConnectionLost, RocketMQError
+from pyspark_rocketmq.errors import AddressNotAllowed, ConnectionLost, RocketMQError
 from pyspark_rocketmq.model import QueueRange
 from pyspark_rocketmq.pull.port import PullRequest
 from pyspark_rocketmq.pull.process_queue import FlowLimits
@@ -103,6 +103,20 @@ def test_a_replica_that_brings_no_progress_is_left_for_the_master() -> None:
     reading.answer(NO_MATCH, 8, suggests=1)
 
     assert reading.reader.choose_endpoint() == MASTER
+
+
+def test_a_replica_that_is_not_allowed_is_left_for_the_master() -> None:
+    """If the suggested replica may not be connected to, the master is read without a pause; if that may not, raise."""
+    reader = (reading := Range()).reader
+    reading.answer(FOUND, 8, suggests=1)
+    reader.choose_endpoint()
+    assert reader.choose_probed(NOW) == REPLICA
+    reader.handle_unreachable(AddressNotAllowed("scripted"), NOW)
+
+    assert reader.choose_endpoint() == MASTER
+    assert reader.admit(1, NOW) == 1
+    with pytest.raises(AddressNotAllowed, match=r"topic orders.*offset 8"):
+        reader.handle_unreachable(AddressNotAllowed("scripted"), NOW)
 
 
 # --- pauses ----------------------------------------------------------------------------------------------------------

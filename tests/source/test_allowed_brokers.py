@@ -12,8 +12,9 @@ from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import AddressNotAllowed
 from pyspark_rocketmq.model import parse_address
 from pyspark_rocketmq.source.partition import read_partition
+from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.message_id import encode_offset_message_id
-from tests.source.driving import TOPIC, Run, batch_options_for, options_for, read_batch
+from tests.source.driving import GROUP, TOPIC, Run, batch_options_for, options_for, read_batch
 
 KEYS = {"accessKey": "AK", "secretKey": "hush"}
 
@@ -85,6 +86,24 @@ def test_a_message_id_leads_to_no_stranger(stub: StubCluster) -> None:
     with pytest.raises(AddressNotAllowed):
         cluster.messages.view(message_id)
     assert strangers(stub) == []
+
+
+def test_a_replica_that_is_not_allowed_is_not_needed(
+    make_stub: Callable[..., StubCluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    """If a broker suggests a replica that is not allowed, its master is read on, and a warning names the replica."""
+    stub = make_stub(1, 1, topics={TOPIC: 1})
+    stub.fill(TOPIC, 100, 10)
+    master, replica = stub.run(lambda: [str(broker.address) for broker in stub.state.brokers])
+    given = {"allowedBrokers": master, "consumerGroup": GROUP, "pullBatchSize": "10"}
+    options = batch_options_for(stub, **given)
+    options = replace(options, pull=replace(options.pull, depth=1))
+    everywhere = open_cluster(replace(options.cluster, allowed_brokers=None))
+    everywhere.admin.create_group(SubscriptionGroupConfig(group_name=GROUP, broker_id=1))
+
+    assert len(read_batch(options)) == 100
+    [warning] = [text for text in caplog.messages if "reading from the master" in text]
+    assert f"address {replica}, topic {TOPIC}, broker broker-a, queue 0" in warning
 
 
 def test_a_replica_that_is_not_allowed_gets_no_request(make_stub: Callable[..., StubCluster]) -> None:

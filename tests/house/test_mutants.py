@@ -1,0 +1,167 @@
+"""Test which changes tools/mutants.py makes, and how tools/mutate.py judges them in a small tree."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tools import mutate as mutate_tool
+from tools.mutants import find_mutants
+
+ROOT = Path(__file__).parents[2]
+CODE = '''"""Clip numbers."""
+
+LIMIT = 10
+
+
+def clip(value: int) -> int:
+    """Return the value, but at most the limit."""
+    if value > LIMIT:
+        return LIMIT
+    return value
+'''
+TESTS = '''"""Test the limit."""
+
+from pyspark_rocketmq.planning.clip import clip
+
+
+def test_clip() -> None:
+    assert [clip(value) for value in (9, 10, 11, 12)] == [9, 10, 10, 10]
+'''
+EQUIVALENT = ("if value > LIMIT:", "if value >= LIMIT:")
+
+
+def changes(text: str) -> list[str]:
+    """Return the changed line of each mutant of a text."""
+    return [mutant.key.after for mutant in find_mutants("a.py", text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x = a <= b", ["x = a < b", "x = a >= b"]),
+        ("x = a is not b", ["x = a is b"]),
+        ("x = a not in b", ["x = a in b"]),
+        ("x = a + b", ["x = a - b"]),
+        ("x -= y", ["x += y"]),
+        ("x |= y", ["pass"]),
+        ("x = a and b or c", ["x = a and b and c", "x = a or b or c"]),
+        ("x = not a", ["x = a"]),
+        ("x = 0", ["x = 1", "x = (-1)"]),
+        ("x = True", ["x = False"]),
+        ("return x", ["return None"]),
+        ("f(x)", ["pass"]),
+        ("break", ["continue"]),
+        ("if a: x", ["if True: x", "if False: x"]),
+        ("while a: x", ["while False: x"]),
+        ("x = [a for a in b if c]", ["x = [a for a in b if True]", "x = [a for a in b if False]"]),
+        ("x = min(a)", ["x = max(a)"]),
+        ("def f(a=1): x", ["def f(a=2): x", "def f(a=0): x"]),
+    ],
+)
+def test_changes(text: str, expected: list[str]) -> None:
+    """Each operator changes the text that it is about, and nothing else."""
+    assert changes(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""A docstring."""',
+        "x: Literal[1]",
+        "def f(a: Literal[1]) -> Literal[2]: x",
+        "__all__ = [1]",
+        "def __repr__(): return 1",
+        "raise E(1 if a > b else 2)",
+        "_log.warning(a > b)",
+        "assert a > b",
+        "x = 'one word' if a > b else c",
+        "x = f'{1 + 1}'",
+        "x = a + 'b'",
+        "Alias = int | Queue | None",
+        "x = zip(a, strict=True)",
+        "@f(1)\ndef g(): x",
+        "if TYPE_CHECKING: x = 1",
+    ],
+)
+def test_what_no_test_should_assert_stays(text: str) -> None:
+    """Annotations, texts for people, decorators, assertions and logged lines are not changed."""
+    assert changes(text) == []
+
+
+def test_lines_keep_their_numbers() -> None:
+    """A mutant has as many lines as the original, and can be compiled."""
+    text = "if f(\n    a,\n    b,\n):\n    g(\n        1\n    )\nx = (\n    a\n    or\n    b\n)\n"
+
+    mutants = find_mutants("a.py", text)
+
+    assert {mutant.operator for mutant in mutants} == {"condition", "dropped", "constant", "and/or"}
+    assert {mutant.text.count("\n") for mutant in mutants} == {text.count("\n")}
+    assert all(ast.parse(mutant.text) for mutant in mutants)
+
+
+def test_equal_changes_have_different_keys() -> None:
+    """Two mutants with equal lines are numbered; a line further up changes no key."""
+    text = "def f():\n    g()\n    g()\n"
+
+    keys = [mutant.key for mutant in find_mutants("a.py", text)]
+
+    assert [key.number for key in keys] == [0, 1]
+    assert [mutant.key for mutant in find_mutants("a.py", f"x = y\n{text}")] == keys
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree with one module, whose test leaves one mutant alive: the one that changes nothing."""
+    root = tmp_path_factory.mktemp("tree")
+    files = {
+        "setup.cfg": "[tool:pytest]\naddopts = --import-mode=importlib\nfilterwarnings = error\n",
+        "pyspark_rocketmq/__init__.py": "",
+        "pyspark_rocketmq/planning/__init__.py": "",
+        "pyspark_rocketmq/planning/clip.py": CODE,
+        "tests/planning/test_clip.py": TESTS,
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def mutate(root: Path) -> subprocess.CompletedProcess[str]:
+    """Run all mutants of the tree's room that have no result yet."""
+    command = [sys.executable, str(ROOT / "tools" / "mutate.py"), "--root", str(root), "planning"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_survivors_need_a_reason(tree: Path) -> None:
+    """A survivor fails the run until it is listed; results of a run are used again, and the tree is not changed."""
+    first = mutate(tree)
+    lines = (tree / "build/mutants/planning.jsonl").read_text().splitlines()
+    survivors = [row for row in map(json.loads, lines) if row["verdict"] == "survived"]
+    written = (tree / "build/mutants/planning.toml").read_text()
+    (tree / "tests/mutants").mkdir()
+    (tree / "tests/mutants/planning.toml").write_text(written.replace('""', '"Both return the limit."'))
+    second = mutate(tree)
+
+    assert "8 of 8 mutants, 8 to run" in first.stdout, first.stderr
+    assert "87.5% killed" in first.stdout
+    assert [(row["before"], row["after"]) for row in survivors] == [EQUIVALENT]
+    assert (first.returncode, second.returncode) == (1, 0)
+    assert "8 of 8 mutants, 0 to run" in second.stdout
+    assert (tree / "pyspark_rocketmq/planning/clip.py").read_text() == CODE
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests" / "mutants").glob("*.toml")), ids=lambda path: path.stem)
+def test_listed_survivors_have_reasons(path: Path) -> None:
+    """Each list belongs to a room whose mutants are run, and each of its entries is complete."""
+    entries = tomllib.loads(path.read_text())["survivor"]
+
+    assert path.stem in mutate_tool.TESTS
+    assert [entry for entry in entries if not entry.keys() >= {"file", "function", "before", "after"}] == []
+    assert [entry for entry in entries if len(entry["reason"].split()) < 4] == []

@@ -1,0 +1,309 @@
+"""Change the code in small places, and count the changes that no test notices.
+
+    python tools/mutate.py planning offsets      # 300 mutants of each of these rooms
+    python tools/mutate.py                       # all rooms; `make mutants` runs this
+    python tools/mutate.py --mutants 50 --seed 2 --jobs 2 pull
+
+A mutant is killed if a test fails, the import fails, or the time limit ends the tests; else it survives. Survivors are
+listed with reasons in tests/mutants/<room>.toml. The exit status is 1 if a room kills less than 85 % of its mutants, or
+has a survivor that is not listed; build/mutants/<room>.toml then has it in the form of that list, without a reason.
+
+build/mutants/<room>.jsonl has each result. A stopped run goes on there: a result is used again while the changed file
+stays and, for a survivor, the tests stay. The sample depends on the seed and on each mutant's own text, so that an edit
+of a room changes little of it. Only tests that run the changed line are run, without Spark and real brokers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import signal
+import sys
+import time
+import tomllib
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.mutant_runs import (  # noqa: E402  # the script runs from a plain checkout
+    WRONG_USE,
+    Chosen,
+    Copy,
+    Recording,
+    copies,
+    import_foreign_modules,
+    record,
+)
+from tools.mutants import Key, Mutant, find_mutants  # noqa: E402
+
+TESTS = {
+    "planning": ("tests/planning",),
+    "offsets": ("tests/offsets", "tests/options"),
+    "pull": ("tests/pull", "tests/flows"),
+    "decode": ("tests/decode",),
+    "source": ("tests/source",),
+    "client": ("tests/client",),
+}
+"""The rooms whose mutants are made, each with the folders of tests that judge it."""
+FLOOR = 0.85
+"""The share of a room's mutants that must be killed."""
+KILLED = ("killed", "timeout")
+NO_TESTS = 5
+"""The exit status of pytest if none of the tests exists, because their names depend on what was changed."""
+
+Row = dict[str, Any]
+"""A line of a file of results."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the mutants of the rooms that the arguments name; return the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("rooms", nargs="*", help=f"any of {', '.join(TESTS)}; by default all")
+    parser.add_argument("--mutants", type=int, default=300, help="mutants of each room")
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the folder that has pyspark_rocketmq and tests")
+    chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # copies and processes are removed on the way out
+    if unknown := set(chosen.rooms) - set(TESTS):
+        parser.error(f"no such room: {', '.join(sorted(unknown))}")
+    rooms = [Room(chosen.root.resolve(), name) for name in chosen.rooms or TESTS]
+    are_good = [mutate_room(room, chosen.mutants, chosen.seed, chosen.jobs) for room in rooms]
+    return 0 if all(are_good) else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A room with its files: code, tests, results, and the list of survivors."""
+
+    root: Path
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the code, relative to the root."""
+        return Path("pyspark_rocketmq") / self.name
+
+    @property
+    def tests(self) -> list[str]:
+        """The files of tests that judge the room, relative to the root."""
+        found = (path for folder in TESTS[self.name] for path in (self.root / folder).rglob("test_*.py"))
+        return sorted(str(path.relative_to(self.root)) for path in found)
+
+    def find(self) -> list[Mutant]:
+        """Return all mutants of the room."""
+        files = sorted(path.relative_to(self.root) for path in (self.root / self.folder).rglob("*.py"))
+        return [mutant for file in files for mutant in find_mutants(str(file), (self.root / file).read_text())]
+
+    def listed(self) -> dict[Key, str]:
+        """Return the listed survivors with their reasons."""
+        path = self.root / "tests" / "mutants" / f"{self.name}.toml"
+        rows = tomllib.loads(path.read_text())["survivor"] if path.exists() else []
+        return {_key(row): row["reason"] for row in rows}
+
+    def built(self, ending: str) -> Path:
+        """Return the path of a file about the room in build/mutants, whose folder exists."""
+        folder = self.root / "build" / "mutants"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{self.name}.{ending}"
+
+    def digest(self, files: Iterable[str]) -> str:
+        """Return a digest of the contents of files."""
+        return digest(*((self.root / file).read_bytes() for file in files))
+
+
+def digest(*parts: bytes) -> str:
+    """Return a digest of several texts."""
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def _key(row: Mapping[str, Any]) -> Key:
+    return Key(row["file"], row["function"], row["before"], row["after"], row.get("number", 0))
+
+
+def mutate_room(room: Room, count: int, seed: str, jobs: int) -> bool:
+    """Run a room's mutants that have no result yet, print the report, and return whether the room is good."""
+    found = room.find()
+    sample = choose(found, count, seed)
+    results = Results(room)
+    left = [mutant for mutant in sample if not results.has(mutant)]
+    print(f"==> {room.name}: {len(sample)} of {len(found)} mutants, {len(left)} to run", flush=True)
+    if left:
+        with copies(room.root, jobs) as made:
+            recording = record_tests(room, made[0])
+            for copy in made:
+                import_foreign_modules(copy, room.tests)
+            for number, (mutant, row) in enumerate(run(recording, left, made), start=1):
+                results.add(mutant, row)
+                if number % 25 == 0:
+                    print(f"    {number} of {len(left)} ran", flush=True)
+    return report(room, [results.rows[mutant.key] for mutant in sample], {mutant.key for mutant in found})
+
+
+def choose(mutants: Collection[Mutant], count: int, seed: str) -> list[Mutant]:
+    """Return the `count` mutants whose keys have the smallest digests with this seed, in their order."""
+    digests = {mutant.key: digest(seed.encode(), repr(tuple(mutant.key)).encode()) for mutant in mutants}
+    chosen = set(sorted(digests, key=digests.__getitem__)[:count])
+    return [mutant for mutant in mutants if mutant.key in chosen]
+
+
+class Results:
+    """The results of a room, in a file that grows by a line with each."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._path = room.built("jsonl")
+        self._suite = room.digest(room.tests)
+        self._codes: dict[str, str] = {}
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        self.rows = {_key(row): row for row in map(json.loads, lines)}
+
+    def has(self, mutant: Mutant) -> bool:
+        """Return whether there is a result that still holds."""
+        row = self.rows.get(mutant.key)
+        if row is None or row["code"] != self._code(mutant.key.file):
+            return False
+        return row["verdict"] in KILLED or row["suite"] == self._suite
+
+    def _code(self, file: str) -> str:
+        if file not in self._codes:
+            self._codes[file] = self._room.digest([file])
+        return self._codes[file]
+
+    def add(self, mutant: Mutant, row: Row) -> None:
+        """Write a result."""
+        about = {**mutant.key._asdict(), "line": mutant.line, "operator": mutant.operator}
+        whole = {**about, **row, "code": self._code(mutant.key.file), "suite": self._suite}
+        self.rows[mutant.key] = whole
+        with self._path.open("a") as file:
+            file.write(json.dumps(whole, ensure_ascii=False) + "\n")
+
+
+def record_tests(room: Room, copy: Copy) -> Recording:
+    """Return which test runs which line; only files of tests that changed since the last time are run."""
+    path = room.built("tests.json")
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    code = sorted(str(each.relative_to(room.root)) for each in (room.root / room.folder).rglob("*.py"))
+    digests = {file: room.digest([file, *code]) for file in room.tests}
+    stale = [file for file in room.tests if kept.get(file, {}).get("digest") != digests[file]]
+    if stale:
+        print(f"    recording {len(stale)} files of tests", flush=True)
+        recorded = record(copy, room.folder, stale)
+        for test in recorded["failed"]:
+            print(f"    {test} fails without any change, and judges nothing")
+        parts = {file: _part_of(recorded, file) for file in stale}
+        kept |= {file: {"digest": digests[file], **part} for file, part in parts.items()}
+        path.write_text(json.dumps(kept))
+    recording = Recording()
+    for file in room.tests:
+        recording.add(kept[file])
+    return recording
+
+
+def _part_of(recorded: dict[str, Any], file: str) -> dict[str, Any]:
+    """Return what was recorded for one file of tests."""
+
+    def own(names: Iterable[str]) -> list[str]:
+        return [name for name in names if name.partition("::")[0] == file]
+
+    seconds = {test: recorded["seconds"][test] for test in own(recorded["seconds"])}
+    lines = {
+        path: {line: names for line, each in lines.items() if (names := own(each))}
+        for path, lines in recorded["lines"].items()
+    }
+    return {"seconds": seconds, "lines": lines}
+
+
+def run(recording: Recording, mutants: Iterable[Mutant], made: Sequence[Copy]) -> Iterator[tuple[Mutant, Row]]:
+    """Run the tests of each mutant, in as many processes as there are copies; yield the results."""
+    waiting, running = deque(mutants), dict[Copy, Run]()
+    while waiting or running:
+        for copy in made:
+            if copy in running and (row := running[copy].poll()):
+                yield running.pop(copy).mutant, row
+            while waiting and copy not in running:
+                mutant = waiting.popleft()
+                if tests := recording.tests_of(mutant):
+                    running[copy] = Run(copy, mutant, recording.times_of(tests))
+                else:
+                    yield mutant, {"verdict": "survived", "tests": 0, "seconds": 0.0, "by": ""}
+        time.sleep(0.02)
+
+
+class Run:
+    """A run of a mutant's tests in a copy."""
+
+    def __init__(self, copy: Copy, mutant: Mutant, tests: Mapping[str, float]) -> None:
+        self.mutant = mutant
+        self._copy = copy
+        self._tests = tests
+        self._began = time.monotonic()
+        self._failed = copy.folder / "failed.txt"
+        self._failed.unlink(missing_ok=True)
+        copy.change(mutant)
+        files = sorted({test.partition("::")[0] for test in tests})
+        copy.start(["-x", *files], Chosen(copy, tests), 20 + 5 * sum(tests.values()))
+
+    def poll(self) -> Row | None:
+        """Return the result, or None while tests run; raise `RuntimeError` if they could not run."""
+        try:
+            status = self._copy.poll()
+        except TimeoutError:
+            return self._finish("timeout")
+        if status == -signal.SIGPROF:
+            return self._finish("timeout")
+        if status is None:
+            return None
+        if status == WRONG_USE:
+            raise RuntimeError(f"the tests of {self.mutant.key} could not run: {self._copy.output()}")
+        return self._finish("survived" if status in (0, NO_TESTS) else "killed")
+
+    def _finish(self, verdict: str) -> Row:
+        self._copy.restore(self.mutant)
+        by = self._failed.read_text() if self._failed.exists() else ""
+        spent = round(time.monotonic() - self._began, 2)
+        return {"verdict": verdict, "tests": len(self._tests), "seconds": spent, "by": by}
+
+
+def report(room: Room, rows: Sequence[Row], found: Collection[Key]) -> bool:
+    """Print the share of killed mutants and the survivors; return whether it is enough and all of them are listed."""
+    verdicts = Counter(row["verdict"] for row in rows)
+    killed = sum(verdicts[verdict] for verdict in KILLED)
+    share = killed / len(rows) if rows else 1.0
+    listed = room.listed()
+    survivors = [row for row in rows if row["verdict"] not in KILLED]
+    strangers = [row for row in survivors if not listed.get(_key(row))]
+    print(
+        f"    {share:.1%} killed: {killed} of {len(rows)}, {verdicts['timeout']} of them by the time limit; "
+        f"{len(survivors)} survived, {len(strangers)} of them not listed"
+    )
+    for row in strangers:
+        place = f"{row['file']}:{row['line']}"
+        print(f"    {place}: {row['operator']}: {row['before']}  ->  {row['after']}  ({row['tests']} tests)")
+    _print_outdated(listed, rows, found)
+    room.built("toml").write_text("\n".join(map(_stanza, strangers)))
+    return share >= FLOOR and not strangers
+
+
+def _print_outdated(listed: Collection[Key], rows: Iterable[Row], found: Collection[Key]) -> None:
+    killed = {_key(row) for row in rows if row["verdict"] in KILLED}
+    for key in listed:
+        if key in killed or key not in found:
+            print(f"    {key.file}: listed, but {'killed' if key in killed else 'gone'}: {key.before}  ->  {key.after}")
+
+
+def _stanza(row: Row) -> str:
+    """Return a survivor as it stands in the list, without a reason."""
+    names = ["file", "function", "before", "after", *(["number"] if row["number"] else [])]
+    lines = [f"{name} = {json.dumps(row[name], ensure_ascii=False)}" for name in names]
+    return "\n".join(["[[survivor]]", *lines, 'reason = ""', ""])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
