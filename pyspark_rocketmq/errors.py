@@ -254,7 +254,7 @@ class AddressNotAllowed(RouteError):
 
 
 class BrokerError(RocketMQError):
-    """A response code other than success, with the server's remark, escaped and cut to a limited length."""
+    """A response code other than success; the text has the server's remark, escaped and cut to a limited length."""
 
     code = "BROKER"
     response_code: int = -1
@@ -264,8 +264,10 @@ class BrokerError(RocketMQError):
     ) -> None:
         if response_code is not None:
             self.response_code = response_code
-        self.remark = None if remark is None else shown(remark, MOST_REMARK)
-        super().__init__(f"response code {self.response_code}: {self.remark or 'no remark'}", advice=advice, **where)
+        self.remark = remark
+        """The remark as the server sent it: of any length, with any characters. Apply `shown` before you log it."""
+        text = shown(remark, MOST_REMARK) if remark else "no remark"
+        super().__init__(f"response code {self.response_code}: {text}", advice=advice, **where)
 
 
 class GroupError(RocketMQError):

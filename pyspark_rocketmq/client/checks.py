@@ -6,15 +6,15 @@ Text is accepted for addresses, topics, tag expressions, members of an enum and 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
 from reprlib import repr as shorten
 from typing import Any, TypeVar
 
+from ..cluster.names import MOST_GROUP, MOST_GROUP_TOPIC, MOST_TOPIC, is_group_name, is_topic_name
 from ..cluster.settings import ClusterSettings
-from ..errors import OptionError
+from ..errors import OptionError, shown
 from ..model import Address, Message, MessageQueue, parse_addresses
 from ..pull.settings import Subscription
 
@@ -37,8 +37,6 @@ __all__ = [
 Subscriptions = str | Iterable[str] | Mapping[str, Subscription | str]
 """One topic, several topics, or a mapping from each topic to its tag expression or `Subscription`."""
 
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
-_LONGEST_GROUP, _LONGEST_TOPIC = 120, 127
 _FORBIDDEN_GROUP = "DEFAULT_CONSUMER"
 _EXPRESSION_TYPES = ("TAG", "SQL92")
 
@@ -51,16 +49,18 @@ E = TypeVar("E", bound=Enum)
 def check_group(group: str) -> None:
     """Raise `OptionError` if brokers would refuse this name of a consumer or producer group."""
     check_instance("group", group, str, "the group's name as text")
-    if not _NAME.fullmatch(group) or len(group) > _LONGEST_GROUP or group == _FORBIDDEN_GROUP:
-        advice = f"give at most {_LONGEST_GROUP} of the characters a-z A-Z 0-9 _ - % |, and not {_FORBIDDEN_GROUP}"
+    if not is_group_name(group) or group == _FORBIDDEN_GROUP:
+        advice = f"give at most {MOST_GROUP} of the characters a-z A-Z 0-9 _ - % |, and not {_FORBIDDEN_GROUP}"
         raise OptionError("group", group, "not a group's name", advice=advice)
 
 
 def check_topic(topic: str, name: str = "topic") -> None:
     """Raise `OptionError` if brokers would refuse this topic; the error calls the parameter `name`."""
     check_instance(name, topic, str, "the topic's name as text")
-    if not _NAME.fullmatch(topic) or len(topic) > _LONGEST_TOPIC:
-        advice = f"give at most {_LONGEST_TOPIC} of the characters a-z A-Z 0-9 _ - % |"
+    if not is_topic_name(topic):
+        advice = (
+            f"give at most {MOST_TOPIC} of the characters a-z A-Z 0-9 _ - % |, {MOST_GROUP_TOPIC} for groups' topics"
+        )
         raise OptionError(name, topic, "not a topic's name", advice=advice)
 
 
@@ -113,8 +113,8 @@ def check_message(message: Message) -> None:
 
 
 def _show(value: object) -> str:
-    """Return a value as short text for an error, without quotes around it because the error adds them."""
-    return shorten(value).strip("'\"") if isinstance(value, str) else shorten(value)
+    """Return a value as short text for an error; text has no quotes around it, because the error adds them."""
+    return shown(value) if isinstance(value, str) else shorten(value)
 
 
 def check_queue(queue: MessageQueue | None) -> MessageQueue | None:

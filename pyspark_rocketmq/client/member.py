@@ -31,7 +31,7 @@ from .message import ReceivedMessage
 from .pull_connections import PullConnections
 from .pull_service import PullRequests, PullService, Sink
 from .rebalance import QueueHandover, QueueListener, Rebalancer, Rounds, TopicAssignment
-from .registry import register, unregister
+from .registry import Names, register, unregister
 from .requests import MemberRequests
 from .running import MemberState
 from .running_info import RunningInfo
@@ -184,7 +184,7 @@ class Member:
         try:
             self._stop()
         finally:
-            unregister(self, self.settings.group, self.client_id)
+            unregister(self, self._names())
             self.cluster.close()
 
     def _stop(self) -> None:
@@ -202,7 +202,7 @@ class Member:
 
     def _run(self) -> None:
         self._require_own_process()
-        register(self, self.settings.group, self.client_id)
+        register(self, self._names())
         if isinstance(self.store, LocalStore):
             self.store.load()
         self.state.is_running = True
@@ -212,6 +212,11 @@ class Member:
         rhythm = self.settings.rhythm
         self.timer.repeat(rhythm.first_persist_s, rhythm.persist_s, self.persist)
         self.timer.repeat(rhythm.route_s, rhythm.route_s, self.membership.refresh_routes)
+
+    def _names(self) -> Names:
+        cluster = self.cluster.settings
+        path = self.store.path if isinstance(self.store, LocalStore) else None
+        return Names(cluster.name_servers, cluster.namespace, self.settings.group, self.client_id, path)
 
     def _require_own_process(self) -> None:
         """Raise in a forked child: other processes may have a copy of this member, with the same client id."""

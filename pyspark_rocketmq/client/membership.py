@@ -122,6 +122,11 @@ class Membership:
         with self._lock:
             return dict(self._subscriptions)
 
+    def differs(self, topic: str, wanted: Subscription) -> bool:
+        """Return whether a topic has another filter or none; raise `LocalProtocolError` if `wanted` is illegal."""
+        new, old = self._build(topic, wanted, 0), self.subscription(topic)
+        return old is None or (old.expression_type, old.sub_string) != (new.expression_type, new.sub_string)
+
     def subscribe(self, topic: str, wanted: Subscription) -> None:
         """Add a topic, or replace its subscription."""
         with self._lock:

@@ -27,7 +27,6 @@ from ..errors import GroupError, LocalProtocolError
 from ..model import MessageQueue
 from ..net.deadline import Deadline
 from ..pull.settings import Subscription
-from ..wire.bodies import SUBSCRIBE_ALL
 from .assignment import Assigned
 from .checks import check_instance, check_range, to_cluster_settings, to_subscription
 from .clock import Clock, SystemClock
@@ -120,10 +119,14 @@ class PullConsumer(Consumer):
         for queue in queues:
             check_instance("queues", queue, MessageQueue, "MessageQueues, as fetch_queues returns them")
         member, subscription = self._member, to_subscription("wanted", wanted)
+        # Before any change, because an illegal filter raises here.
+        changed = {
+            topic for topic in {queue.topic for queue in queues} if member.membership.differs(topic, subscription)
+        }
         for assigned in member.table.all():
             if assigned.queue not in queues:
                 self._give_up(assigned)
-        for topic in {queue.topic for queue in queues}:
+        for topic in changed:
             self._filter(topic, subscription)
         for queue in queues:
             if member.table.get(queue) is None:
@@ -186,10 +189,6 @@ class PullConsumer(Consumer):
     def _filter(self, topic: str, wanted: Subscription) -> None:
         """Apply a filter to a topic: to its next pulls, and to the cached messages, which are pulled again."""
         member = self._member
-        old = member.membership.subscription(topic)
-        given = wanted.expression_type, wanted.expression or SUBSCRIBE_ALL
-        if old and (old.expression_type, old.sub_string) == given:
-            return
         member.membership.subscribe(topic, wanted)
         for assigned in member.table.all(topic):
             if not assigned.is_lost():
@@ -308,7 +307,8 @@ class _Buffer:
         """Count all returned messages as done, and return the offset of the first message that was not returned."""
         with self._news:
             self._settle()
-            following = assigned.next_offset  # Read first: a pull that ends meanwhile caches messages from here on.
+            # Read first: a pull that ends meanwhile caches messages from here on, and moves this offset afterwards.
+            following = assigned.next_offset
             first = assigned.process_queue.first()
             return first.offset if first else following
 

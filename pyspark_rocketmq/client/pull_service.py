@@ -285,16 +285,18 @@ class PullService:
             return 0
         is_found = outcome.status is PullStatus.FOUND
         batch = self._read(assigned, subscription, offset, outcome) if is_found else None
-        assigned.next_offset = outcome.next_offset
         if batch:
             batches = self._sink.cut(batch)
             starts = assigned.process_queue.put(batches, outcome.max_offset)
+            # Not before: a thread that finds the cache empty takes this offset for that of the first unread message.
+            assigned.next_offset = outcome.next_offset
             if self._interval_s:  # Pulls without messages are not followed by the user's interval.
                 self._call_later(assigned, self._interval_s)
             else:
                 self._step(assigned)
             self._sink.submit(assigned, batches, starts)
             return batch.message_count
+        assigned.next_offset = outcome.next_offset
         if not is_found and not assigned.process_queue.message_count:
             # While messages are cached, this would commit offsets of messages that are not done yet.
             self._sink.skip(assigned, outcome.next_offset)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from operator import index
 from typing import NamedTuple
 
 from ..errors import OptionError
@@ -85,18 +86,27 @@ OrderlyListener = Callable[[Sequence[ReceivedMessage]], Ordered | Consumed]
 
 
 def success_of_first(count: int, delay_level: int = 0) -> Consumed:
-    """Return the result for a batch whose first `count` messages succeeded; the others are sent back."""
-    return Consumed(count, delay_level)
+    """Return the result for a batch whose first `count` messages succeeded; the others are sent back.
+
+    Raise `TypeError` for a value that is no integer: in the listener, where it counts as failure of the batch.
+    """
+    return Consumed(index(count), index(delay_level))
 
 
 def later(delay_level: int) -> Consumed:
-    """Return the result for a failed batch: all messages are sent back and come again after this level's delay."""
-    return Consumed(0, delay_level)
+    """Return the result for a failed batch: all messages are sent back and come again after this level's delay.
+
+    Raise `TypeError` for a value that is no integer.
+    """
+    return Consumed(0, index(delay_level))
 
 
 def suspend(seconds: float) -> Ordered:
-    """Return an orderly listener's result for a failed batch: it gets the same messages again after this pause."""
-    return Ordered(OrderlyStatus.SUSPEND, seconds)
+    """Return an orderly listener's result for a failed batch: it gets the same messages again after this pause.
+
+    Raise `ValueError` or `TypeError` for a value that is no number.
+    """
+    return Ordered(OrderlyStatus.SUSPEND, float(seconds))
 
 
 def with_auto_commit(result: Ordered | Consumed, auto_commit: bool) -> Ordered:

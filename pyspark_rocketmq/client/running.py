@@ -62,7 +62,8 @@ class Running(ABC):
     def close(self) -> None:
         """Stop and free all resources. A second call waits until the first one has finished.
 
-        In a listener or signal handler it waits at most 5 seconds, because the first call may wait for that thread.
+        In a listener and in the main thread it waits at most 5 seconds: the first call may wait for the listener, or
+        for a lock of code that a signal handler has interrupted. Python calls signal handlers in the main thread.
         """
         if not self._closing.acquire(blocking=False):
             self._closed.wait(_OWN_THREAD_S if self._may_hinder_closing() else None)
@@ -76,11 +77,11 @@ class Running(ABC):
     def _may_hinder_closing(self) -> bool:
         """Return whether the first call of `close` cannot end while this thread waits for it.
 
-        That may be so in a thread that the first call waits for, such as a listener's, or if a signal handler
-        interrupted the first call in this same thread.
+        That may be so in a thread that the first call waits for, such as a listener's, and in the main thread: a signal
+        handler may have interrupted the first call there, or code that holds a lock which the first call needs.
         """
         thread = threading.current_thread()
-        return isinstance(thread, OwnThread) or self._closer in (None, thread)
+        return isinstance(thread, OwnThread) or thread is threading.main_thread() or self._closer in (None, thread)
 
     @abstractmethod
     def _start(self) -> None:

@@ -232,7 +232,7 @@ class LocalStore:
         self.progress = Progress()
         self.is_damaged = False
         """Whether the last attempt to read found a file but could read neither it nor the backup."""
-        self._path = path
+        self.path = path
         self._lock = threading.Lock()
 
     def load(self) -> None:
@@ -272,25 +272,25 @@ class LocalStore:
                 return
             known = self._read_files() or {}
             merged = {**known, **own}
-            if merged != known or not self._path.exists():
+            if merged != known or not self.path.exists():
                 self._write(merged)
 
     def _write(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Replace the file and keep the old one as backup, so that a crash leaves at least one of them intact."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(self._path, _write_offsets(offsets).encode(), self._backup)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(self.path, _write_offsets(offsets).encode(), self._backup)
         except OSError as cause:
-            _log.warning("positions were not written to %s: %s", self._path, cause)
+            _log.warning("positions were not written to %s: %s", self.path, cause)
 
     @property
     def _backup(self) -> Path:
-        return self._path.with_name(self._path.name + _BACKUP_SUFFIX)
+        return self.path.with_name(self.path.name + _BACKUP_SUFFIX)
 
     def _read_files(self) -> dict[MessageQueue, int] | None:
         """Return the offsets of the file, or of its backup if the file cannot be read; None if neither can."""
         is_damaged, found = False, None
-        for path in (self._path, self._backup):
+        for path in (self.path, self._backup):
             try:
                 found = _parse_offsets(path.read_text(encoding="utf-8"))
                 break

@@ -69,9 +69,11 @@ class SubscriptionCheck:
     def _log_new(self, differences: frozenset[str], known: Mapping[str, ConsumerConnection]) -> None:
         members = {each.client_id for seen in known.values() for each in seen.connection_set}
         others = ", ".join(map(shown, sorted(members - {self._client_id})[:_MOST_NAMES]))
-        for each in sorted(differences - self._logged)[:_MOST_LOGGED]:
-            text = "the members of group %s disagree: %s (this member is %s, some others are: %s)"
-            _log.warning(text, self._group, shown(each, MOST_TEXT), self._client_id, others)
+        new = sorted(differences - self._logged)
+        for number, each in enumerate(new[:_MOST_LOGGED], 1):
+            text = "the members of group %s disagree: %s%s (this member is %s, some others are: %s)"
+            more = f", and {len(new) - number} more" if number == _MOST_LOGGED < len(new) else ""
+            _log.warning(text, self._group, shown(each, MOST_TEXT), more, self._client_id, others)
         self._logged = differences
 
     def _differences(self, seen: ConsumerConnection, own: ConsumerData) -> Iterator[str]:

@@ -33,8 +33,8 @@ SYSTEM_TOPICS = frozenset(
 )
 """Topics that brokers use internally; topics named after a broker or cluster are not among them."""
 
-MOST_TOPIC, MOST_GROUP_TOPIC = 127, 255
-"""Longest name of a topic, and of a topic that brokers create for a group, in characters."""
+MOST_TOPIC, MOST_GROUP_TOPIC, MOST_GROUP = 127, 255, 120
+"""Longest name of a topic, of a topic that brokers create for a group, and of a group, in characters."""
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
@@ -42,6 +42,11 @@ def is_topic_name(name: str) -> bool:
     """Return whether brokers accept a name for a topic; names of retry and dead-letter topics may be longer."""
     most = MOST_GROUP_TOPIC if name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) else MOST_TOPIC
     return len(name) <= most and _NAME.fullmatch(name) is not None
+
+
+def is_group_name(name: str) -> bool:
+    """Return whether brokers accept a name for a group of consumers or producers."""
+    return len(name) <= MOST_GROUP and _NAME.fullmatch(name) is not None
 
 
 def is_system_topic(topic: str) -> bool:

@@ -10,7 +10,7 @@ import json
 import math
 from typing import Any, NoReturn
 
-from ..errors import OptionError
+from ..errors import OptionError, shown
 
 __all__ = ["LAST_OFFSET", "LAST_QUEUE_ID", "is_integer", "is_queue_id", "parse_json", "shorten"]
 
@@ -29,8 +29,8 @@ def parse_json(text: str, option: str) -> Any:
 
 
 def shorten(text: str) -> str:
-    """Return a text, cut for an error message: JSON of ten thousand queues must not fill the driver's log."""
-    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}… ({len(text)} characters)"
+    """Return a text as `shown` does, but shorter: JSON of ten thousand queues must not fill the driver's log."""
+    return shown(text, _SHOWN_LENGTH)
 
 
 def is_integer(value: Any, first: int, last: int) -> bool:

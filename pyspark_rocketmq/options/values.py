@@ -16,7 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from ..cluster.names import MOST_GROUP_TOPIC, MOST_TOPIC, is_topic_name
+from ..cluster.names import MOST_GROUP, MOST_GROUP_TOPIC, MOST_TOPIC, is_group_name, is_topic_name
 from ..errors import OptionError
 from ..model import Address, parse_addresses
 from ..offsets.strict_json import LAST_OFFSET, parse_json, shorten
@@ -34,8 +34,6 @@ _DURATION = re.compile(r"([0-9]{1,19})\s*(ms|s|m|h|d|)", re.IGNORECASE)
 _EPOCH_MS = re.compile(r"\+?[0-9]{1,19}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
-_GROUP_LENGTH = 120
 
 
 class OptionText(NamedTuple):
@@ -214,10 +212,10 @@ def topic_names() -> Kind[tuple[str, ...]]:
 
 def group_name(refused: Mapping[str, str]) -> Kind[str]:
     """Return a `Kind` for names of consumer groups; `refused` maps names that cannot be used to the reason."""
-    accepts = f"1..{_GROUP_LENGTH} characters of %|a-zA-Z0-9_-"
+    accepts = f"1..{MOST_GROUP} characters of %|a-zA-Z0-9_-"
 
     def read(given: OptionText) -> str:
-        if not _NAME.fullmatch(given.text) or len(given.text) > _GROUP_LENGTH:
+        if not is_group_name(given.text):
             raise _refuse(given, "not a name of a group", accepts)
         if given.text in refused:
             raise _refuse(given, refused[given.text], "a group of its own")

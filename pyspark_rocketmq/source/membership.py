@@ -168,7 +168,7 @@ class QueryMember:
         outcomes = [self._rebalance(topic) for topic in self._membership.subscriptions]
         if self._unknown_topics:
             self._heartbeats.call_soon(self._membership.heartbeat)  # The first one may be lost.
-        elif members := self._membership.members(min(self._membership.subscriptions)):
+        elif members := self._membership.members(min(self._settings.wanted)):  # Retry topics may have no route.
             self._strategies.ask_one(members)
         return all(outcomes)
 

@@ -14,7 +14,7 @@ from ..allocation.strategy_names import parse_strategy
 from ..broker_errors import NoPermission
 from ..client.running_info import STRATEGY_PROPERTY
 from ..cluster.cluster import Cluster
-from ..errors import OptionError, RocketMQError
+from ..errors import OptionError, RocketMQError, shown
 from ..net.deadline import Deadline
 
 __all__ = ["StrategyCheck"]
@@ -48,7 +48,7 @@ class StrategyCheck:
 
     def _compare(self, client_id: str, strategy: str | None) -> None:
         if strategy and _plain_name(strategy) != self._strategy:
-            _log.warning(_DIFFERENT, self._group, client_id, _plain_name(strategy), self._strategy)
+            _log.warning(_DIFFERENT, self._group, shown(client_id), _plain_name(strategy), self._strategy)
 
     def _fetch_strategy(self, client_id: str) -> str | None:
         """Return the strategy that a member reports; None if it reports none."""
@@ -57,7 +57,7 @@ class StrategyCheck:
             info = self._cluster.admin.fetch_running_info(self._group, client_id, deadline=deadline)
         except RocketMQError as error:
             self._may_ask = not isinstance(error, NoPermission)
-            _log.info("member %s of group %s does not report its strategy: %s", client_id, self._group, error)
+            _log.info("member %s of group %s does not report its strategy: %s", shown(client_id), self._group, error)
             return None
         return info.properties.get(STRATEGY_PROPERTY)
 

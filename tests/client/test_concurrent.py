@@ -6,6 +6,8 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -87,6 +89,18 @@ def test_the_listener_chooses_the_delay(group: Group) -> None:
     until(lambda: group.stub.messages(SCHEDULE) and group.stub.messages(DEAD))
     assert [record.properties["DELAY"] for record in group.stub.messages(SCHEDULE)] == ["5"]
     assert [record.body for record in group.stub.messages(DEAD)] == [b"never"]
+
+
+@pytest.mark.parametrize("make", [success_of_first, partial(success_of_first, 1), later], ids=["count", "rest", "all"])
+def test_a_result_of_text_counts_as_failure(
+    group: Group, make: Callable[[Any], Consumed], caplog: pytest.LogCaptureFixture
+) -> None:
+    """If the listener gives text for a number of a result, that raises in the listener, and the message comes again."""
+    group.put("a", queue_id=0)
+    group.concurrent(Log(lambda _: make("3")))
+
+    until(lambda: group.stub.messages(SCHEDULE))
+    assert "the listener failed on" in caplog.text and "cannot be interpreted as an integer" in caplog.text
 
 
 @pytest.mark.parametrize("answer", [None, "done", 0, True], ids=repr)

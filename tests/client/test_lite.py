@@ -305,6 +305,16 @@ def test_assigning_with_a_wider_filter_returns_what_was_left_out(make_group: Cal
     assert consumer.committed(queue(0)) == 6
 
 
+def test_an_illegal_filter_changes_no_assignment(group: Group) -> None:
+    """If `assign` refuses the filter, the consumer keeps the queues that it holds."""
+    consumer = group.pulling(subscriptions={})
+    consumer.assign([queue(0)])
+    with pytest.raises(LocalProtocolError, match="names no tag"):
+        consumer.assign([queue(1)], "||")
+
+    assert consumer.queues == (queue(0),)
+
+
 def test_a_filter_counts_for_all_queues_of_the_topic(group: Group) -> None:
     """If a queue is added with another filter, it also applies to the queue that was held before."""
     group.put("returned", "cached", tags="a", queue_id=0)

@@ -1,4 +1,4 @@
-"""In one process, a group and client id belong to one running consumer."""
+"""In one process, a group and client id belong to one running consumer of each cluster and namespace."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from pyspark_rocketmq.client import MessageModel, PullConsumer, PushConsumer
 from pyspark_rocketmq.client.clock import SystemClock
+from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.errors import GroupError, LocalProtocolError, RocketMQError
 from pyspark_rocketmq.model import parse_addresses
 from tests.client.fixtures import GROUP, TIMEOUT_S, Group, Log, until
@@ -70,6 +71,43 @@ def test_broadcasting_members_need_instance_names(group: Group) -> None:
     group.concurrent(Log(), message_model=MessageModel.BROADCASTING)
     with pytest.raises(GroupError, match="@DEFAULT already runs"):
         group.concurrent(Log(), message_model=MessageModel.BROADCASTING)
+
+
+def test_each_cluster_has_names_of_its_own(make_group: Callable[..., Group]) -> None:
+    """Consumers with one group and client id may run at different clusters."""
+    first, second = (make_group().concurrent(Log(), instance_name="same") for _ in range(2))
+
+    assert first.client_id == second.client_id
+
+
+def test_a_cluster_is_known_by_any_of_its_name_servers(group: Group) -> None:
+    """If two consumers have one name server in common, they are at one cluster, and the second is refused."""
+    group.concurrent(Log(), instance_name="same")
+    servers = (*parse_addresses("127.0.0.1:1"), *group.cluster_settings.name_servers)
+    group.cluster_settings = replace(group.cluster_settings, name_servers=servers)
+    with pytest.raises(GroupError, match="already runs"):
+        group.concurrent(Log(), instance_name="same")
+
+
+@pytest.mark.parametrize("namespace", [Namespace("X"), Namespace(header="X")], ids=["prefix", "header"])
+def test_each_namespace_has_names_of_its_own(group: Group, namespace: Namespace) -> None:
+    """Consumers with one group and client id may run in different namespaces, but not twice in one."""
+    group.concurrent(Log(), instance_name="same")
+    group.cluster_settings = replace(group.cluster_settings, namespace=namespace)
+    group.pulling(subscriptions={}, instance_name="same")
+    with pytest.raises(GroupError, match="already runs"):
+        group.pulling(subscriptions={}, instance_name="same")
+
+
+def test_a_file_of_positions_belongs_to_one_consumer(make_group: Callable[..., Group]) -> None:
+    """Broadcasting consumers at different clusters need files of their own: without them the second is refused."""
+    given = {"message_model": MessageModel.BROADCASTING, "instance_name": "same"}
+    make_group().concurrent(Log(), **given)
+    other = make_group()
+    with pytest.raises(GroupError, match="local_offset_dir of its own"):
+        other.concurrent(Log(), **given)
+
+    other.concurrent(Log(), **given, local_offset_dir=other.offset_dir / "other")
 
 
 def test_a_failed_start_leaves_the_name_free(group: Group) -> None:

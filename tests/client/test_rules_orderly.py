@@ -348,3 +348,9 @@ def test_in_order_a_commit_may_move_the_position_back(one_queue: Group) -> None:
     timeline.wait_for_workers()
 
     assert timeline.member.store.progress.get(queue(0)) == 1
+
+
+def test_a_pause_that_is_no_number_raises() -> None:
+    """If the listener gives `suspend` text, that raises in the listener."""
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        suspend(cast(Any, "soon"))

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from pyspark_rocketmq.client.message import MessageBatch
+from pyspark_rocketmq.client.pull_consumer import _Buffer
 from pyspark_rocketmq.client.settings import Rhythm
+from pyspark_rocketmq.client.stores import Progress
 from pyspark_rocketmq.errors import AddressNotAllowed, ConnectionLost, NoBrokerAvailable, RequestTimeout, RocketMQError
 from pyspark_rocketmq.pull.process_queue import FlowLimits
 from pyspark_rocketmq.wire.bodies import build_subscription
@@ -46,6 +49,22 @@ def test_messages_of_other_tags_move_no_position() -> None:
     pulls.answer(FOUND, 7, [5, 6])
 
     assert (pulls.sink.offsets, pulls.sink.skipped) == ([], [])
+    assert pulls.last.fields["queueOffset"] == "7"
+
+
+def test_messages_are_cached_before_the_next_offset_passes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a response is being cached, a pull consumer's first unread message is the first of that response."""
+    pulls, buffer, unread = ScriptedPulls(), _Buffer(Progress(), auto_commit=True), list[int]()
+
+    def cut(messages: MessageBatch) -> tuple[MessageBatch, ...]:
+        unread.append(buffer.unread_offset(pulls.assigned))
+        return (messages,)
+
+    monkeypatch.setattr(pulls.sink, "cut", cut)
+    pulls.start()
+    pulls.answer(FOUND, 7, [5, 6])
+
+    assert [*unread, buffer.unread_offset(pulls.assigned)] == [5, 5]
     assert pulls.last.fields["queueOffset"] == "7"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyspark_rocketmq.client import SUCCESS, PushConsumer, ReceivedMessage, running
+from pyspark_rocketmq.client.running import Running
 from pyspark_rocketmq.errors import LocalProtocolError
 from tests.client.fixtures import GROUP, TIMEOUT_S, Group, Log, until
 
@@ -173,3 +174,36 @@ def test_a_close_in_a_signal_handler_does_not_wait_for_itself(group: Group) -> N
         signal.signal(signal.SIGUSR1, before)
     assert waited == [True]
     assert group.committed().get(0) == 1
+
+
+class _Part(Running):
+    """Something that needs a lock of its user to close."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        super().__init__()
+        self._lock = lock
+        self.got_lock = False
+
+    def _start(self) -> None:
+        """Start nothing."""
+
+    def _close(self) -> None:
+        self.got_lock = self._lock.acquire(timeout=TIMEOUT_S)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_close_in_a_signal_handler_does_not_wait_for_a_lock_of_its_own_thread() -> None:
+    """If another thread closes and needs a lock that the main thread holds, a handler's `close` ends all the same."""
+    lock = threading.Lock()
+    part = _Part(lock)
+    closer = threading.Thread(target=part.close)
+    before = signal.signal(signal.SIGUSR1, lambda *_: part.close())
+    try:
+        with lock:
+            closer.start()
+            until(part._closing.locked)
+            signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    closer.join(TIMEOUT_S)
+    assert part.got_lock

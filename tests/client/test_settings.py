@@ -60,7 +60,7 @@ def test_names_no_broker_takes_are_refused(group: str) -> None:
         assert refused.value.option == "group"
 
 
-@pytest.mark.parametrize("topic", ["", "a topic", "t" * 128])
+@pytest.mark.parametrize("topic", ["", "a topic", "t" * 128, "%RETRY%" + "t" * 249])
 def test_topics_no_broker_takes_are_refused(topic: str) -> None:
     """If brokers would refuse a topic's name, making the settings raises an error."""
     with pytest.raises(OptionError) as refused:
@@ -72,3 +72,9 @@ def test_topics_no_broker_takes_are_refused(topic: str) -> None:
 def test_names_brokers_take_are_accepted(group: str) -> None:
     """Group names with any allowed character, and of the greatest length, are accepted."""
     assert _consumer(group=group).group == group
+
+
+@pytest.mark.parametrize("topic", ["t" * 127, "%RETRY%" + "t" * 248, "%DLQ%NS%" + "g" * 120])
+def test_topics_brokers_have_are_accepted(topic: str) -> None:
+    """Names of the greatest length are accepted; topics that brokers create for groups may have 255 characters."""
+    assert topic in _consumer(subscriptions=topic).wanted

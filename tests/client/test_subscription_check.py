@@ -174,3 +174,4 @@ def test_names_of_others_are_logged_in_few_short_lines(caplog: pytest.LogCapture
 
     assert len(caplog.messages) == 20 and r"t0\n\x1b[31mxxx" in caplog.text
     assert all(each.isprintable() and len(each) < 2200 for each in caplog.messages)
+    assert [each for each in caplog.messages if "and 982 more" in each] == caplog.messages[-1:]

@@ -46,6 +46,7 @@ def test_queue_ids() -> None:
 
 
 def test_two_hundred_characters_are_shown() -> None:
-    """A text of up to 200 characters is shown whole; a longer one is cut there, with its length."""
+    """A text of up to 200 characters is shown whole; a longer one is cut, and 200 characters state its length, too."""
     assert shorten("x" * 200) == "x" * 200
-    assert shorten("x" * 201) == "x" * 200 + "… (201 characters)"
+    assert shorten("x" * 201) == "x" * 182 + "… (201 characters)"
+    assert shorten("a\nb") == r"a\nb"

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +16,7 @@ from broker_stub.offset_table import ConsumerOffsets
 from pyspark_rocketmq.client.consumer import PushConsumer
 from pyspark_rocketmq.client.membership import make_client_id
 from pyspark_rocketmq.client.results import SUCCESS
+from pyspark_rocketmq.client.running_info import STRATEGY_PROPERTY
 from pyspark_rocketmq.client.settings import ConsumeFrom, ConsumerSettings, Rhythm
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import GroupError, LockRefused, OffsetBeyondEnd, OptionError
@@ -23,6 +25,8 @@ from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.offsets.position import Positions
 from pyspark_rocketmq.options import ReaderOptions
 from pyspark_rocketmq.pull.settings import Subscription
+from pyspark_rocketmq.source.membership import QueryMember
+from pyspark_rocketmq.source.strategy_check import StrategyCheck
 from pyspark_rocketmq.source.stream import require_plain
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.source.driving import (
@@ -234,6 +238,40 @@ def test_members_that_agree_are_not_reported(stub: StubBroker, caplog: pytest.Lo
         wait_for(lambda: asked.fired > 0, "the query has asked")
 
     assert not warnings_of(caplog)
+
+
+def test_client_ids_of_others_are_logged_escaped(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """If a broker lists a member with a forged client id, the log shows it in one line, whether it reports or not."""
+    reports = {"forged\nERROR 1": {STRATEGY_PROPERTY: "AVG_BY_CIRCLE"}}
+
+    def fetch(_: str, client_id: str, **__: object) -> SimpleNamespace:
+        if client_id in reports:
+            return SimpleNamespace(properties=reports[client_id])
+        raise GroupError("it is not there")
+
+    check = StrategyCheck(
+        cast(Any, SimpleNamespace(admin=SimpleNamespace(fetch_running_info=fetch))), GROUP, "me", "AVG"
+    )
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            check.ask_one(["forged\nERROR 1", "forged\nERROR 2"])
+
+    assert len(caplog.messages) == 2 and all(each.isprintable() for each in caplog.messages)
+
+
+def test_a_missing_retry_topic_is_no_warning(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """If the group's retry topic has no route, members are listed by a topic of the query, without a warning."""
+    options = shared(stub, allocateMessageQueueStrategy="CONFIG", messageQueueList='[{"orders": {"broker-a": [1]}}]')
+    assert options.share
+    member = QueryMember(options, options.share, QUICK)
+    with consumer(stub) as other, caplog.at_level(logging.INFO):
+        wait_for(lambda: held(other) == set(ALL), "the consumer is a member")
+        admin_of(stub).admin.delete_topic(retry_topic(GROUP))
+        member._run_round()
+    member.close()
+
+    assert f"member {other.client_id} of group" in caplog.text  # It is asked, so it was listed.
+    assert "could not list the members" not in caplog.text
 
 
 # --- where a gained queue begins -------------------------------------------------------------------------------------
