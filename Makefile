@@ -77,7 +77,8 @@ test-compat: ## test batch and stream on every supported PySpark; COMPAT=4.1 cho
 
 test-long: $(VENV)/.has-test ## test everything on all real versions, with long fuzzing; takes hours
 	@echo "==> testing everything, on all real versions"
-	@$(SPARK_ENV) REAL=all REQUIRE_REAL=1 $(PYTEST) -m "not bench" --hypothesis-profile=long
+	@$(SPARK_ENV) REAL=all REQUIRE_REAL=1 FUZZ_SECONDS=600 FUZZ_SEED=random \
+		$(PYTEST) -m "not bench" --hypothesis-profile=long
 	@$(MAKE) --no-print-directory mutants
 
 mutants: $(VENV)/.has-test ## count the changes of the code that no test notices; ROOM="pull decode" chooses rooms, hours for all

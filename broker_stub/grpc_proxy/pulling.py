@@ -116,7 +116,10 @@ def _stream_items(proxy: Proxy, status: Any, messages: list[Any], next_offset: i
 def query_offset(proxy: Proxy, call: GrpcCall) -> Any:
     """Return a queue's minimum or maximum offset, or its first offset stored at a time or later."""
     broker, queue = find_queue(proxy, call.request.message_queue)
-    header = _BOUNDS[call.request.query_offset_policy](queue, call.request)
+    policy = call.request.query_offset_policy
+    if policy not in _BOUNDS:
+        raise StatusError(Code.BAD_REQUEST, f"unknown policy {policy}")
+    header = _BOUNDS[policy](queue, call.request)
     return _Found(status=OK, offset=_call_for_offset(proxy, broker, header, call))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from pyspark_rocketmq.errors import ConnectError
+from pyspark_rocketmq.errors import ConnectError, RemoteProtocolError
 from pyspark_rocketmq.grpc_v2.enums import Code
 from pyspark_rocketmq.grpc_v2.metadata import is_signed_by
 from pyspark_rocketmq.grpc_v2.methods import METHODS, PULL_METHODS, SERVICE, Method
@@ -149,6 +149,8 @@ class GrpcServer:
             return error_response(method, error)
         except Refusal as refusal:
             return error_response(method, status_error_of(refusal.response))
+        except RemoteProtocolError as error:
+            return error_response(method, StatusError(Code.BAD_REQUEST, str(error)))
         except Exception as error:
             _log.exception("the stub failed on %s", method.name)
             return error_response(method, StatusError(Code.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}"))

@@ -328,8 +328,8 @@ def _write_offsets(offsets: Mapping[MessageQueue, int]) -> str:
 
 def _write_entry(entry: tuple[MessageQueue, int]) -> str:
     queue, offset = entry
-    members = fastjson.write({"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic})
-    inner = ",\n\t\t\t".join(members.decode()[1:-1].split(","))
+    members = ("brokerName", queue.broker_name), ("queueId", queue.queue_id), ("topic", queue.topic)
+    inner = ",\n\t\t\t".join(f'"{name}":{fastjson.write(value).decode()}' for name, value in members)
     return f"{{\n\t\t\t{inner}\n\t\t}}:{offset}"
 
 

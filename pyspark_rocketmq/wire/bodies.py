@@ -22,6 +22,9 @@ from .value_classes import Members, members, wire_name
 
 B = TypeVar("B", bound="Body")
 
+MOST_LEVELS = 64
+"""Limit of nested objects and arrays in a value whose shape no class defines; brokers nest three."""
+
 
 class Body(Members):
     """Base class of all bodies, and of the objects inside them."""
@@ -623,6 +626,15 @@ def _read_double(value: Any) -> float:
     return float(_checked(value, float | int))
 
 
+def _read_any(value: Any, levels: int = MOST_LEVELS) -> Any:
+    """Return the value; raise `ValueError` if it is nested so deeply that it could not be written again."""
+    if not levels:
+        raise ValueError(f"nested deeper than {MOST_LEVELS} levels")
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _read_any(inner, levels - 1)
+    return value
+
+
 def _checked(value: Any, kind: type | UnionType) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise TypeError(f"{shorten(value)} is not {kind}")
@@ -635,7 +647,7 @@ def _scalar_reader(kind: type | UnionType) -> Reader:
 
 _KEY_READERS: dict[Any, Reader] = {str: str, int: lambda key: _read_long(int(key)), MessageQueue: fastjson.parse_queue}
 _SCALAR_READERS: dict[Any, Reader] = {
-    Any: lambda value: value,
+    Any: _read_any,
     str: _scalar_reader(str),
     int: _read_long,
     bool: _scalar_reader(bool),

@@ -171,6 +171,15 @@ def test_a_local_store_reads_and_writes_javas_text(path: Path) -> None:
     assert path.read_text() == JAVA_TEXT
 
 
+@pytest.mark.parametrize("name", ["broker,a", 'a","b', "{a}:[b]", "a\\", "größe"])
+def test_a_file_may_name_any_broker_and_topic(path: Path, name: str) -> None:
+    """Names with commas, quotes, brackets or backslashes are read from the file as they were written."""
+    queues = MessageQueue(name, "broker-a", 0), MessageQueue("T", name, 1)
+    LocalStore(path).write(dict.fromkeys(queues, 7))
+
+    assert [LocalStore(path).read(each) for each in queues] == [7, 7]
+
+
 def test_a_local_store_keeps_what_others_wrote(path: Path) -> None:
     """If a store writes one queue's offset, the file keeps the offsets of other queues."""
     store = LocalStore(path)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_rocketmq.errors import MalformedFrame
 from pyspark_rocketmq.grpc_v2.enums import AddressScheme, DigestType, Encoding, MessageType
 from pyspark_rocketmq.grpc_v2.schema import message_class
 from pyspark_rocketmq.grpc_v2.times import from_duration, from_timestamp, to_duration, to_timestamp
@@ -166,3 +167,11 @@ def test_endpoints(host: str, scheme: AddressScheme) -> None:
 def test_milliseconds(ms: int) -> None:
     """Milliseconds are the same after conversion to times or durations and back, even before 1970."""
     assert from_timestamp(to_timestamp(ms)) == from_duration(to_duration(ms)) == ms
+
+
+@pytest.mark.parametrize(("seconds", "nanos"), [(2**63 - 1, 0), (-(2**63), 0), (0, 2**31 - 1), (0, -(2**31))])
+def test_times_that_protobuf_does_not_allow_are_malformed(seconds: int, nanos: int) -> None:
+    """A time or duration outside the range of protobuf raises `MalformedFrame`, which shows its numbers."""
+    for name, read in (("Timestamp", from_timestamp), ("Duration", from_duration)):
+        with pytest.raises(MalformedFrame, match=rf"{name} of {seconds} seconds and {nanos} nanoseconds"):
+            read(message_class(name, "google.protobuf")(seconds=seconds, nanos=nanos))

@@ -754,6 +754,22 @@ def test_offsets_of_a_queue(proxy: Stub, question: dict[str, Any], code: Code, o
     assert (answer.status.code, answer.offset) == (code, offset)
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"query_offset_policy": 3},
+        {"query_offset_policy": QueryOffsetPolicy.TIMESTAMP, "timestamp": {"seconds": 2**63 - 1}},
+    ],
+)
+def test_illegal_policies_and_times_are_bad_requests(
+    proxy: Stub, question: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An undefined policy and a time that protobuf does not allow are refused, and nothing is logged."""
+    answer = proxy[1].ask("QueryOffset", message_queue=queue_of(), **question)
+
+    assert (answer.status.code, caplog.records) == (Code.BAD_REQUEST, [])
+
+
 def test_a_groups_offset_is_what_was_stored(proxy: Stub) -> None:
     """GetOffset returns the committed offset, or no offset before a commit; a negative commit is refused."""
     stub, client = proxy

@@ -9,7 +9,7 @@ import pytest
 from pyspark_rocketmq.errors import LocalProtocolError, MalformedFrame
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire import bodies, fastjson
-from pyspark_rocketmq.wire.bodies import Body, build_subscription, decode_body, encode_body
+from pyspark_rocketmq.wire.bodies import Body, GroupRetryPolicy, build_subscription, decode_body, encode_body
 from pyspark_rocketmq.wire.codes import RequestCode
 from pyspark_rocketmq.wire.properties import java_hash
 from tests.wire.exchanges import exchanges
@@ -184,3 +184,15 @@ def test_a_condition_must_not_be_empty() -> None:
     """An empty expression of a type other than TAG raises an error; brokers refuse it too."""
     with pytest.raises(LocalProtocolError, match="empty SQL92 expression"):
         build_subscription("T", "", expression_type="SQL92")
+
+
+@pytest.mark.parametrize(("depth", "is_read"), [(30, True), (900, False)])
+def test_values_of_any_kind_are_read_only_if_they_can_be_written(depth: int, is_read: bool) -> None:
+    """A value whose shape the class leaves open is refused if it is nested too deeply to be written again."""
+    text = '{"customizedRetryPolicy":{"next":' + "[" * depth + "]" * depth + "}}"
+
+    if is_read:
+        encode_body(decode_body(GroupRetryPolicy, text))
+    else:
+        with pytest.raises(MalformedFrame, match=r"GroupRetryPolicy: .*nested deeper than 64 levels"):
+            decode_body(GroupRetryPolicy, text)
