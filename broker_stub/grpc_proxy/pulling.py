@@ -114,7 +114,10 @@ def _stream_items(proxy: Proxy, status: Any, messages: list[Any], next_offset: i
 
 @serves("QueryOffset")
 def query_offset(proxy: Proxy, call: GrpcCall) -> Any:
-    """Return a queue's minimum or maximum offset, or its first offset stored at a time or later."""
+    """Return a queue's minimum or maximum offset, or the offset of its first message stored at a time or later.
+
+    At 4.9.7 the offset for a time is that of the message stored nearest to it.
+    """
     broker, queue = find_queue(proxy, call.request.message_queue)
     header = _BOUNDS[call.request.query_offset_policy](queue, call.request)
     return _Found(status=OK, offset=_call_for_offset(proxy, broker, header, call))
