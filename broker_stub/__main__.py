@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
@@ -102,21 +102,34 @@ def read_users(name: str) -> dict[str, str]:
 
     Error texts contain no secret. Warn if other users of this machine may read the file.
     """
-    try:
-        lines = (sys.stdin.read() if name == STDIN else _read_private(Path(name))).splitlines()
-    except (OSError, UnicodeDecodeError) as cause:
-        raise OptionError("--acl-file", name, f"unreadable: {type(cause).__name__}", advice=_USERS_FORM) from cause
+    lines = _read_users_text(name).splitlines()
     users = dict(_parse_user(name, number, line) for number, line in enumerate(lines, 1) if line.strip())
     if not users:
         raise OptionError("--acl-file", name, "no users", advice=_USERS_FORM)
     return users
 
 
+def _read_users_text(name: str) -> str:
+    try:
+        text = _read_limited(sys.stdin) if name == STDIN else _read_private(Path(name))
+    except (OSError, UnicodeDecodeError) as cause:
+        raise OptionError("--acl-file", name, f"unreadable: {type(cause).__name__}", advice=_USERS_FORM) from cause
+    if len(text) > _MOST_USERS_CHARACTERS:
+        what = f"more than {_MOST_USERS_CHARACTERS} characters"
+        raise OptionError("--acl-file", name, what, advice="give fewer users")
+    return text
+
+
 def _read_private(path: Path) -> str:
     with path.open(encoding="utf-8") as file:
         if (mode := stat.S_IMODE(os.fstat(file.fileno()).st_mode)) & _MODE_OF_OTHERS:
             print(f"{path}: other users may read the secrets (mode {mode:o}); run chmod 600 on it", file=sys.stderr)
-        return file.read(_MOST_USERS_CHARACTERS)
+        return _read_limited(file)
+
+
+def _read_limited(file: TextIO) -> str:
+    """Return the file's text, but at most one character more than the limit for users."""
+    return file.read(_MOST_USERS_CHARACTERS + 1)
 
 
 def _parse_user(name: str, number: int, line: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
-"""Report changes of a broker's tables, so that they can be kept.
+"""Report changes of a broker's tables, so that they can be saved.
 
-A change is a kind and its values, which JSON can represent; `data_directory` lists the kinds. Tables report a change
-when they make it, so it is kept before the request that made it gets its response.
+A change is a kind and its values, which are bodies, or values that JSON can represent; `data_directory` lists the
+kinds. Tables report a change when they make it, so it is saved before the request that made it gets its response.
 """
 
 from __future__ import annotations
@@ -13,4 +13,4 @@ OnChange = Callable[..., None]
 
 
 def ignore_change(kind: str, *values: object) -> None:
-    """Ignore a change; tables call this function if nobody keeps their changes."""
+    """Ignore a change; tables call this function if nobody saves their changes."""

@@ -100,18 +100,23 @@ class Journal:
         return [self._parse(number, line) for number, line in enumerate(data[:end].splitlines(), 1)]
 
     def append(self, kind: str, *values: object) -> None:
-        """Add a change; raise DamagedData if it cannot be written."""
+        """Add a change; if it cannot be written, leave no part of it in the file, and raise DamagedData."""
         line = json.dumps([kind, *values]).encode() + b"\n"
         try:
             with self.path.open("ab", buffering=0) as file:
+                start = file.tell()
                 if file.write(line) != len(line):
+                    file.truncate(start)
                     raise DamagedData(self.path, "cannot be written: the disk is full")
         except OSError as cause:
             raise DamagedData(self.path, f"cannot be written: {cause.strerror}") from cause
 
     def clear(self) -> None:
-        """Delete the file, because the JSON files contain its changes now."""
-        self.path.unlink(missing_ok=True)
+        """Delete the file, because the JSON files contain its changes now; raise DamagedData if that fails."""
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as cause:
+            raise DamagedData(self.path, f"cannot be deleted: {cause.strerror}") from cause
 
     def _parse(self, number: int, line: bytes) -> list[Any]:
         try:

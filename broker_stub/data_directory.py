@@ -3,9 +3,13 @@
 As at a real broker, the log is its files: segments are mapped into memory, so a stored message is on disk without a
 separate write. The rest of the state is written as small JSON files, at intervals if it changed, and at the end;
 `consumerOffset.json` has RocketMQ's own form. In between, `changes.jsonl` gets each change before the request that made
-it is answered. So whatever was acknowledged survives the end of the process at any moment; a crash of the machine may
-lose what its system had not written yet. Consume queues are not written but rebuilt from the log. `queues.json`
-contains what the log lacks: where a recreated queue begins, and which messages are expired.
+it is answered. So stored messages, topics, groups, committed offsets and the name server's values survive the end of
+the process at any moment; a crash of the machine may lose what its system had not written yet. Which messages are
+popped, brokers' configuration and wiped write permissions are not kept. After a kill, popped messages from the group's
+committed offset on are delivered again, even acknowledged ones, and so may be delayed messages.
+
+Consume queues are not written but rebuilt from the log. `queues.json` contains what the log lacks: where a recreated
+queue begins, and which messages are expired.
 
     <broker>/commitlog/00000000000000000000 ...
     <broker>/config/consumerOffset.json  delayOffset.json  subscriptionGroup.json  topics.json  queues.json

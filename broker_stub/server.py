@@ -115,14 +115,17 @@ class Runtime:
         return listener
 
     def call_repeatedly(self, seconds: float, function: Callable[[], None]) -> None:
-        """Call a function every `seconds` of real time until the runtime is closed."""
+        """Call a function every `seconds` of real time until the runtime is closed; log its errors."""
 
         def run() -> None:
             try:
                 function()
             except RocketMQError as error:
                 _log.error("%s", error)
-            self._repeat = self.loop.call_later(seconds, run)
+            except Exception:
+                _log.exception("a repeated task of the stub failed; trying again in %g s", seconds)
+            finally:
+                self._repeat = self.loop.call_later(seconds, run)
 
         self._repeat = self.loop.call_later(seconds, run)
 

@@ -114,7 +114,10 @@ def _stream_items(proxy: Proxy, status: Any, messages: list[Any], next_offset: i
 
 @serves("QueryOffset")
 def query_offset(proxy: Proxy, call: GrpcCall) -> Any:
-    """Return a queue's minimum or maximum offset, or its first offset stored at a time or later."""
+    """Return a queue's minimum or maximum offset, or the offset of its first message stored at a time or later.
+
+    At 4.9.7 the offset for a time is that of the message stored nearest to it.
+    """
     broker, queue = find_queue(proxy, call.request.message_queue)
     policy = call.request.query_offset_policy
     if policy not in _BOUNDS:

@@ -57,7 +57,10 @@ class Failed:
 
 @dataclass(slots=True)
 class Report:
-    """The result of `resend`: the dead letters sent again, those that failed, and the offsets at which to continue."""
+    """The result of `resend`: the dead letters sent again, those that failed, and the offsets at which to continue.
+
+    `unwanted_count` is the number of letters that were read but not wanted.
+    """
 
     resent: list[Resent] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)

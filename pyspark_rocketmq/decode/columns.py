@@ -160,10 +160,10 @@ class Naming(Protocol):
     """Translates between the user's topic or group names and the cluster's, which may have a namespace as prefix."""
 
     def wrap(self, name: str) -> str:
-        """Return the cluster's name for the user's name of a topic or group."""
+        """Return the cluster's name of a topic or group: the user's name with the prefix of the namespace."""
 
     def unwrap(self, name: str) -> str:
-        """Return the user's name for the cluster's name of a topic or group."""
+        """Return the user's name of a topic or group: the cluster's name without the prefix of the namespace."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -278,7 +278,10 @@ class Recheck(Protocol):
         """
 
     def place(self, block: Block) -> Iterable[Block]:
-        """Yield a block for each wanted record of a filtered response; its `first` is the record's position."""
+        """Yield each wanted record of a filtered response as a block of its own; `first` is its true queue offset.
+
+        The true offsets are found by pulls without the filter.
+        """
 
     def shifted_at(self, offsets: Mapping[MessageQueue, int]) -> Collection[MessageQueue]:
         """Return the queues that are shifted, given one offset for each queue.

@@ -148,10 +148,10 @@ class SplitEntries:
         )
 
     def _equal_names(self, chosen: Integers) -> tuple[Integers, Integers]:
-        """Return the first and the last of the properties that share a row and a name, for each such row and name.
+        """Return two arrays of property indices: the first and the last property of each name in each row.
 
-        Only the properties at the indices `chosen` are considered. Both arrays hold indices of properties too, ordered
-        by the first.
+        Only the properties at the indices `chosen` are considered. Item i of both arrays is about the same row and
+        name; both arrays are in the order of the first properties.
         """
         names, numbers = self._numbered_names
         marks = self._rows[chosen] * len(names) + numbers[chosen]

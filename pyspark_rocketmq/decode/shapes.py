@@ -87,7 +87,8 @@ class _Stretch(NamedTuple):
 class Shape(NamedTuple):
     """The common form of some property texts: where each value begins and ends, and which bytes each place allows.
 
-    A text of this shape consists of the stretches, whose lengths are fixed, and one flexible value between each two.
+    A text of this shape consists of the `stretches`, parts of fixed length (names, separators and values of fixed
+    length), with one flexible value between each two, whose length may differ from text to text.
     """
 
     slices: dict[str, Slice]

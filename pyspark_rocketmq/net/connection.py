@@ -336,7 +336,7 @@ class Connection:
 
     @property
     def dropped_replies(self) -> int:
-        """The number of responses to requests that had been given up."""
+        """The number of responses that no caller awaited: to requests given up, one-way, or answered before."""
         return self._channel.session.dropped_replies + self._unwanted
 
     # --- requests ----------------------------------------------------------------------------------------------------

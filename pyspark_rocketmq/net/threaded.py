@@ -148,7 +148,7 @@ class ThreadedConnection:
 
     @property
     def dropped_replies(self) -> int:
-        """The number of responses to requests that had been given up."""
+        """The number of responses that no caller awaited: to requests given up, one-way, or answered before."""
         return self._channel.session.dropped_replies
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class ThreadedConnection:
             raise self._timed_out(code, deadline)
 
     def _send_once(self) -> None:
-        """Send as many bytes as the stream accepts now, and leave the remaining ones to the reader."""
+        """Send as many bytes of the outbox as the stream accepts now; the connection's thread sends the rest."""
         outbox = self._channel.outbox
         with self._lock:
             head = outbox.head()

@@ -81,7 +81,7 @@ def advance(
 def batch_ranges(start: Position | None, end: Position) -> list[QueueRange]:
     """Return the ranges between two positions, in the order of `end`, without empty ones.
 
-    Raise `OptionError` if a range would end below its start: no query can have logged this pair of positions.
+    Raise `OptionError` for an end without a start or below its start: no query can have logged such positions.
     """
     known = {**(start.next if start else {}), **end.begin}
     ranges = [_range_to(queue, stop, known, end.open) for queue, stop in end.next.items()]

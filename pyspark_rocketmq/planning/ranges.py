@@ -146,7 +146,8 @@ def assign_slots(
 ) -> list[Slot]:
     """Return the ranges of each slot, by the allocation strategy; leave out empty ranges and slots.
 
-    There is a slot for each queue with data, but at most `max_partitions`. With CONFIG the user lists the slots.
+    There is a slot for each queue with data, but at most `max_partitions`. With the strategy CONFIG the user lists the
+    slots.
     """
     by_queue = {each.queue: each for each in ranges if each.offset_count > 0}
     if not by_queue:

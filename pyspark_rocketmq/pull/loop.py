@@ -114,7 +114,10 @@ def _read_all(
 
 
 def _rest(unfinished: Iterable[QueueReader]) -> dict[QueueReader, bool]:
-    """Sleep shortly, because no pull is in flight; return {reader: False} for the readers that have finished."""
+    """Stand in for `Window.drain` while no pull is in flight: sleep shortly, and return the readers that have finished.
+
+    The result has the form of `drain`'s, {reader: whether it made progress}; here no reader did.
+    """
     time.sleep(_SLEEP_S)
     return {reader: False for reader in unfinished if reader.is_finished}
 

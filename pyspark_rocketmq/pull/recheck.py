@@ -186,9 +186,10 @@ class Recheck:
 
 
 def _lacks_some(block: Block, are_placed: Sequence[bool]) -> bool:
-    """Return whether a block has a wanted record that was not found again; `are_placed` tells which were found.
+    """Return whether reading a filtered block's range again did not find one of its wanted records.
 
-    Records that were not found at either end of the block may be unwanted, if the response covers more than wanted.
+    `are_placed` tells for each record of the block whether it was found. Records not found at the block's start or end
+    do not count if the response covers offsets beyond the wanted range on that side: they may lie outside of the range.
     """
     first, end = 0, len(are_placed)
     while block.first < block.wanted.start and first < end and not are_placed[first]:

@@ -56,9 +56,9 @@ class Listener:
         return str(Result.SUCCESS)
 
     def _run(self, row: Any, failures: tuple[Result, ...]) -> bool:
-        """Run the function and return whether it succeeded; log an exception, or a value that is not a consume result.
+        """Run the function and return whether it succeeded; log the first exception or wrong value of each type.
 
-        `failures` are the consume results that mean a failure.
+        `failures` are the consume results that mean a failure; a value is wrong if it is neither these nor `SUCCESS`.
         """
         try:
             answer = self.function(row)

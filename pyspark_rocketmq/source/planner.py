@@ -80,9 +80,9 @@ class Planner:
     def latest(self, start: Position | None, *, is_done: bool = True, without_caps: bool = False) -> Position:
         """Return the end of the next batch, or `start` itself if there is nothing new.
 
-        If `is_done`, everything before `start` is finished and is acknowledged. With `without_caps`, the limits in the
-        options have no effect. A run of availableNow does not end while locks are missing: it waits for them, and
-        raises `LockRefused` if brokers do not grant them in time.
+        `is_done` tells that everything before `start` is finished; then acknowledge it. With `without_caps`, the limits
+        in the options have no effect. In a run of availableNow, do not return `start` while queues short of the target
+        lack their locks: wait for these, and raise `LockRefused` if brokers do not grant them in time.
         """
         deadline = None
         while True:

@@ -98,7 +98,7 @@ class StartJudge:
         return Starts(settled.positions, bounds, _rewound(settled), first)
 
     def _drop_repeats(self, warnings: list[LossWarning]) -> list[LossWarning]:
-        """Return the warnings, except those about queues that were missing from the route in the last call as well."""
+        """Return the warnings, except those about queues missing from the route both now and in the last call."""
         missing = {warning.queue for warning in warnings if warning.finding is Finding.NOT_IN_ROUTE}
         known, self._missing = self._missing, missing
         return [warning for warning in warnings if warning.queue not in missing & known]

@@ -57,7 +57,10 @@ class ShutdownHandler:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Run one call of Spark in a `with` block of this: SIGTERM ends the process after the block or `grace_s`."""
+        """Return a context for one call of Spark: a SIGTERM during the block ends the process after the block.
+
+        If the block goes on for `grace_s` after the signal, it is interrupted at the next moment when that is safe.
+        """
         self._is_busy = True
         try:
             yield
@@ -68,9 +71,9 @@ class ShutdownHandler:
 
     @contextmanager
     def stopping(self) -> Iterator[None]:
-        """Run the reader's `stop` in a `with` block of this, which ignores SIGTERM.
+        """Return a context for the reader's `stop`: during the block, SIGTERM is ignored.
 
-        If no SIGTERM came before, the process goes on, so the former handler is restored at the end.
+        If no SIGTERM came before the block, the process goes on after it, so the former handler is restored.
         """
         self._is_over.set()
         if _has_signals():

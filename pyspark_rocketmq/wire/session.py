@@ -63,6 +63,7 @@ class Session:
         self.pending: dict[int, int] = {}
         """Requests that wait for a response: their request codes by opaque."""
         self.dropped_replies = 0
+        """Number of responses that no caller awaited: to requests that were given up, one-way, or answered before."""
         self.unasked = 0
         """Number of unsolicited frames: surplus responses, and requests that were declined.
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from broker_stub import StubBroker, StubCluster
 from broker_stub.commit_log import SEGMENT_BYTES
+from broker_stub.config_files import Journal
 from broker_stub.delayed_messages import recall_key
 from broker_stub.offset_table import format_offsets, parse_offsets
 from pyspark_rocketmq.errors import OptionError
@@ -203,6 +207,38 @@ def test_a_state_that_cannot_be_written_is_an_error_at_the_end(tmp_path: Path) -
             stub.put("U", b"x")
 
     assert threading.active_count() == before
+
+
+def test_a_journal_that_cannot_be_cleared_is_a_named_error(tmp_path: Path) -> None:
+    """If the journal cannot be deleted, the error names it."""
+    with pytest.raises(OptionError, match=r"changes\.jsonl'.*cannot be deleted"):
+        with StubBroker(data=tmp_path):
+            (tmp_path / "broker-a" / "config" / "changes.jsonl").mkdir()
+
+
+@contextmanager
+def files_limited_to(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond `size` bytes; the last write below it is cut, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("rest", [0, 5])
+def test_a_change_that_does_not_fit_leaves_no_trace(tmp_path: Path, rest: int) -> None:
+    """If the disk has no room, or room for a part of a change, it is refused, and the next change is readable."""
+    journal = Journal(tmp_path / "changes.jsonl")
+    journal.append("commit", "T@g", 0, 1)
+    with files_limited_to(journal.path.stat().st_size + rest):
+        with pytest.raises(OptionError, match=r"changes\.jsonl'.*cannot be written"):
+            journal.append("commit", "T@g", 0, 2)
+
+    journal.append("commit", "T@g", 0, 3)
+
+    assert [change[-1] for change in journal.read()] == [1, 3]
 
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:

@@ -118,6 +118,25 @@ def test_a_broken_file_of_users_is_refused_without_secrets(tmp_path: Path, conte
     assert "hidden" not in str(raised.value)
 
 
+@pytest.mark.parametrize("source", ["file", "-"])
+def test_too_many_users_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    """If the users take more than 1 Mi characters, they are refused; as many are accepted."""
+    path = tmp_path / "users"
+    path.touch(0o600)
+    users = "user:" + "s" * (1024 * 1024 - 5)
+
+    def read(content: str) -> dict[str, str]:
+        path.write_text(content)
+        monkeypatch.setattr("sys.stdin", io.StringIO(content))
+        return read_users(source if source == "-" else str(path))
+
+    assert sum(map(len, read(users).values())) == 1024 * 1024 - 5
+    with pytest.raises(OptionError, match=r"--acl-file = .*more than 1048576 characters") as raised:
+        read(users + "s")
+
+    assert "sss" not in str(raised.value)
+
+
 def test_only_users_of_the_file_are_served(tmp_path: Path) -> None:
     """With `--acl-file` brokers refuse unsigned requests, and the command line shows no secret."""
     path = tmp_path / "users"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker_stub import StubBroker, TlsFiles, server
+from broker_stub.clock import Clock
 from pyspark_rocketmq.errors import ConnectError, LocalProtocolError, OptionError, RequestTimeout
 from pyspark_rocketmq.model import parse_address
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
@@ -52,6 +53,28 @@ def test_calls_after_close_are_refused() -> None:
 
     with pytest.raises(LocalProtocolError, match="the stub is closed"):
         stub.put("T", b"x")
+
+
+@pytest.mark.parametrize("error", [OSError("disk"), LocalProtocolError("state", advice="none")])
+def test_a_repeated_call_goes_on_after_a_failure(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    """If a function that the stub calls repeatedly raises an error, the error is logged and the calls go on."""
+    errors = [error]
+    has_succeeded = threading.Event()
+
+    def fail_once() -> None:
+        if errors:
+            raise errors.pop()
+        has_succeeded.set()
+
+    runtime = server.Runtime(Clock())
+    try:
+        runtime.call(lambda: runtime.call_repeatedly(0.001, fail_once))
+        assert has_succeeded.wait(5)
+    finally:
+        runtime.close()
+
+    (record,) = caplog.records
+    assert record.name == "broker_stub.server" and str(error) in caplog.text
 
 
 def test_a_taken_port_is_a_named_error() -> None:
