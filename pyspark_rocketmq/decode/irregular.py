@@ -96,8 +96,8 @@ class IrregularReader:
         """Yield the rows of the records at the indices `irregular`, in portions.
 
         A portion ends when it has `most_rows` rows or more than `most_bytes`, or before messages that were decoded
-        together and would exceed these limits. Both may be in the middle of an inner batch. The last portion may be empty; its `end` is the number of all records, so plain records at the end belong
-        to it.
+        together and would exceed these limits. Both may be in the middle of an inner batch. The last portion may be
+        empty; its `end` is the number of all records, so plain records at the end belong to it.
         """
         portion = Portion(0)
         for index in irregular.tolist():
