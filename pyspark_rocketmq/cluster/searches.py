@@ -29,10 +29,10 @@ from ..errors import RocketMQError, located
 from ..model import MessageQueue
 from ..net.deadline import Deadline
 from ..wire.commands import PullMessageRequestHeader, PullMessageResponseHeader
-from ..wire.record import decode_record
+from ..wire.record import Record, decode_record
 from .broker import Brokers, RoutedRequest, to_queue
-from .file_heads import FileHead, find_file_head, is_foreign
-from .names import READER_GROUP, Namespace
+from .file_heads import Pulled, is_file_head
+from .names import READER_GROUP
 from .servers import Reply
 
 SEARCHES_EXACTLY = 435
@@ -41,6 +41,7 @@ SEARCHES_EXACTLY = 435
 _SUBSCRIPTION_IN_REQUEST = 4
 _GONE = (PullNotFound, PullOffsetMoved, PullRetryImmediately)
 _LONG_AGO = -1
+_UNKNOWN_PLACE = -1
 
 T = TypeVar("T")
 TimeSearch = Generator[int, int, int]
@@ -98,7 +99,7 @@ def find_first_since(
     """
 
     def fetch_store_times(probes: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        requests = {queue: pull_one(queue, offset) for queue, offset in probes.items()}
+        requests = {queue: _one_message_request(queue, offset) for queue, offset in probes.items()}
         replies = brokers.ask_all(requests, absent=_GONE, any_copy=True, deadline=deadline)
         return {queue: _store_time(replies[queue]) if queue in replies else _LONG_AGO for queue in probes}
 
@@ -117,16 +118,25 @@ def fetch_first_readable(
     """
 
     def pull_each(offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, Reply | RocketMQError]:
-        requests = {queue: pull_one(queue, offset, group) for queue, offset in offsets.items()}
+        requests = {queue: _one_message_request(queue, offset, group) for queue, offset in offsets.items()}
         return brokers.try_all(requests, deadline=deadline)
+
+    def is_misplaced(queue: MessageQueue, offset: int, reply: Reply) -> bool:
+        header = reply.header(PullMessageResponseHeader)
+        pulled = Pulled(offset, header.next_begin_offset, header.max_offset, reply.command.body)
+        with located(reply.request.where()):
+            return is_file_head(
+                queue, pulled, brokers.settings.namespace, lambda at: _maybe_place(at, pull_each({queue: at})[queue])
+            )
+
+    def find(queue: MessageQueue, offset: int, result: Reply | RocketMQError) -> int | None:
+        if isinstance(result, RocketMQError):
+            return None if isinstance(result, PullRetryImmediately) else offset
+        return None if is_misplaced(queue, offset, result) else _first_offset(result)
 
     def fetch_found(probes: Mapping[MessageQueue, int]) -> dict[MessageQueue, int | None]:
         results = pull_each(probes)
-        misplaced = _find_misplaced(probes, results, pull_each, brokers.settings.namespace)
-        return {
-            queue: None if queue in misplaced else _maybe_found(offset, results[queue])
-            for queue, offset in probes.items()
-        }
+        return {queue: find(queue, offset, results[queue]) for queue, offset in probes.items()}
 
     return _run({queue: search_first_readable(low, high) for queue, (low, high) in bounds.items()}, fetch_found)
 
@@ -155,7 +165,7 @@ def _run(
     return found
 
 
-def pull_one(queue: MessageQueue, offset: int, group: str = READER_GROUP) -> RoutedRequest:
+def _one_message_request(queue: MessageQueue, offset: int, group: str = READER_GROUP) -> RoutedRequest:
     """Return a request to pull one message, with any tag, at an offset."""
     header = PullMessageRequestHeader(
         consumer_group=group,
@@ -173,46 +183,23 @@ def pull_one(queue: MessageQueue, offset: int, group: str = READER_GROUP) -> Rou
     return to_queue(queue, header)
 
 
-def _find_misplaced(
-    offsets: Mapping[MessageQueue, int],
-    results: Mapping[MessageQueue, Reply | RocketMQError],
-    pull_each: Callable[[Mapping[MessageQueue, int]], Mapping[MessageQueue, Reply | RocketMQError]],
-    namespace: Namespace,
-) -> set[MessageQueue]:
-    """Return the queues whose pull returned another record, the first of a commit-log file, for a deleted message.
+def _maybe_place(offset: int, result: Reply | RocketMQError) -> int | None:
+    """Return where in the commit log the message of an offset lies, as a pull there found; None if the message is gone.
 
-    `offsets` and `results` are the offset and the result of each queue's pull. A record that names a larger offset is
-    pulled there again by `pull_each`; if that returns the same record, it does not belong where it was pulled first.
-    """
-    heads = {queue: head for queue, offset in offsets.items() if (head := _maybe_file_head(offset, results[queue]))}
-    misplaced = {queue for queue, head in heads.items() if is_foreign(queue, head, namespace)}
-    stated = {queue: head.queue_offset for queue, head in heads.items() if head.queue_offset > offsets[queue]}
-    again = pull_each(stated) if stated else {}
-    return misplaced | {queue for queue in again if _maybe_file_head(stated[queue], again[queue]) == heads[queue]}
-
-
-def _maybe_file_head(offset: int, result: Reply | RocketMQError) -> FileHead | None:
-    """Return the record in `result` as a file head if it may lie at the beginning of a commit-log file, else None.
-
-    `result` is the result of a pull at `offset`; return None if it is an error, or a response that does not cover just
-    this offset. Raise `DecodeError` if such a record has the size of the response's body but is damaged.
+    Any error other than that the message is gone makes its place unknown.
     """
     if isinstance(result, RocketMQError):
-        return None
-    next_offset = result.header(PullMessageResponseHeader).next_begin_offset
-    with located(result.request.where()):
-        return find_file_head(offset, next_offset, result.command.body)
+        return None if isinstance(result, _GONE) else _UNKNOWN_PLACE
+    return _record(result).physical_offset if _first_offset(result) <= offset else None
 
 
 def _store_time(reply: Reply) -> int:
+    return _record(reply).store_timestamp
+
+
+def _record(reply: Reply) -> Record:
     with located(reply.request.where()):
-        return decode_record(reply.command.body)[0].store_timestamp
-
-
-def _maybe_found(offset: int, result: Reply | RocketMQError) -> int | None:
-    if isinstance(result, PullRetryImmediately):
-        return None
-    return offset if isinstance(result, RocketMQError) else _first_offset(result)
+        return decode_record(reply.command.body)[0]
 
 
 def _first_offset(reply: Reply) -> int:
@@ -221,8 +208,7 @@ def _first_offset(reply: Reply) -> int:
     Return the smaller one if the reply's header and the stored record differ, because some producers make brokers store
     a larger offset in the record. For an inner batch, return the record's offset.
     """
-    with located(reply.request.where()):
-        record = decode_record(reply.command.body)[0]
+    record = _record(reply)
     if record.is_inner_batch:
         return record.queue_offset
     return min(record.queue_offset, reply.header(PullMessageResponseHeader).next_begin_offset - 1)

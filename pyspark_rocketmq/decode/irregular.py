@@ -23,12 +23,20 @@ from .spans import Integers
 
 __all__ = ["IrregularReader", "Portion", "RowArrays"]
 
+_FEWEST_TOGETHER = 8
+"""Least number of rows in a portion for which messages are decoded together; fewer are decoded faster one by one."""
+
 
 class RowArrays(NamedTuple):
     """Some messages of an inner batch, as one array for each requested column."""
 
     arrays: list[pa.Array]
     byte_count: int
+
+    @property
+    def row_count(self) -> int:
+        """Number of messages."""
+        return len(self.arrays[0])
 
 
 @dataclass(slots=True)
@@ -55,6 +63,11 @@ class Portion:
         """Number of rows."""
         return len(self.records) + len(self.array_records)
 
+    def has_room(self, more: RowArrays, most_rows: int, most_bytes: int) -> bool:
+        """Return whether several rows more keep the portion within its limits; an empty portion takes any."""
+        is_within = self.row_count + more.row_count <= most_rows and self.byte_count + more.byte_count <= most_bytes
+        return is_within or not self.row_count
+
     def add_row(self, row: Row, record: int, byte_count: int) -> None:
         """Append one row of the record at this index."""
         self.rows.append(row)
@@ -64,7 +77,7 @@ class Portion:
     def add_arrays(self, more: RowArrays, record: int) -> None:
         """Append several rows of the record at this index."""
         self.arrays.append(more)
-        self.array_records += [record] * len(more.arrays[0])
+        self.array_records += [record] * more.row_count
         self.byte_count += more.byte_count
 
 
@@ -82,9 +95,9 @@ class IrregularReader:
     def portions(self, records: Records, irregular: Integers, most_rows: int, most_bytes: int) -> Iterator[Portion]:
         """Yield the rows of the records at the indices `irregular`, in portions.
 
-        A portion ends when it has `most_rows` rows or more than `most_bytes`, which may be in the middle of an inner
-        batch. The last portion may be empty; its `end` is the number of all records, so plain records at the end belong
-        to it.
+        A portion ends when it has `most_rows` rows or more than `most_bytes`, or before messages that were decoded
+        together and would exceed these limits. Both may be in the middle of an inner batch. The last portion may be
+        empty; its `end` is the number of all records, so plain records at the end belong to it.
         """
         portion = Portion(0)
         for index in irregular.tolist():
@@ -92,6 +105,9 @@ class IrregularReader:
             portion.end = index + 1
             for piece in self._pieces(records, index, most_rows, most_bytes):
                 if isinstance(piece, RowArrays):
+                    if not portion.has_room(piece, most_rows, most_bytes):
+                        yield portion
+                        portion = Portion(index + 1)
                     portion.add_arrays(piece, index)
                 elif self._is_kept(piece):
                     portion.add_row(piece, index, self._size(piece))
@@ -123,7 +139,12 @@ class IrregularReader:
     def _decode_together(
         self, records: Records, index: int, record: Record, most_rows: int, most_bytes: int
     ) -> list[RowArrays]:
-        """Return the wanted messages of a large inner batch; nothing if some of it has to be decoded one by one."""
+        """Return the wanted messages of a large inner batch; nothing if some of it has to be decoded one by one.
+
+        Return nothing if portions have few rows, too.
+        """
+        if most_rows < _FEWEST_TOGETHER:
+            return []
         inner = maybe_unwrap(records, index, record, self._content)
         if inner is None:
             return []

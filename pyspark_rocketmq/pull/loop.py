@@ -183,21 +183,23 @@ class Window:
         probed = self._probe(reader, now) if reader.may_probe(now) else 0
         if not (admitted := reader.admit(most, now)):
             return probed
-        if (endpoint := self._reach(reader, reader.choose_endpoint)) is None:
+        if (endpoint := self._reach(reader.choose_endpoint, reader.handle_unreachable)) is None:
             return probed
         requests = reader.take_requests(admitted)
         self._port.submit(PullGroup(reader, reader.queue, endpoint, requests))
         return probed + len(requests)
 
     def _probe(self, reader: QueueReader, now: float) -> int:
-        endpoint = self._reach(reader, lambda: reader.choose_probed(now))
+        endpoint = self._reach(lambda: reader.choose_probed(now), reader.handle_unprobed)
         if endpoint is None:
             return 0
         probe = reader.take_probe(endpoint, now)
         self._port.submit(PullGroup(reader, reader.queue, endpoint, [probe], is_filtered=False))
         return 1
 
-    def _reach(self, reader: QueueReader, choose: Callable[[], BrokerEndpoint | None]) -> BrokerEndpoint | None:
+    def _reach(
+        self, choose: Callable[[], BrokerEndpoint | None], handle: Callable[[RocketMQError, float], None]
+    ) -> BrokerEndpoint | None:
         """Connect to the broker process that `choose` returns, and return it; None if no pull can be sent now.
 
         If the route or the connection fails, the reader handles the error, and None is returned.
@@ -206,7 +208,7 @@ class Window:
             endpoint = choose()
             return endpoint if endpoint is not None and self._port.connect(endpoint.address) else None
         except RocketMQError as error:
-            reader.handle_unreachable(error, self._clock())
+            handle(error, self._clock())
             return None
 
     # --- outcomes ----------------------------------------------------------------------------------------------------

@@ -50,8 +50,6 @@ class QueueReader:
         self._settings = settings
         self._policy = policy
         self.replicas = ReplicaCheck(wanted.queue, brokers)
-        self._is_comparing = False
-        """Whether `take_probe` is to return a pull that compares a replica with its master."""
         self._suggested_id = MASTER_ID
         self._chosen: tuple[Route, int, BrokerEndpoint] | None = None
         """The route, the suggested broker id, and the broker process that was chosen by both."""
@@ -166,10 +164,10 @@ class QueueReader:
 
         A process that has left the route is not probed; its responses are confirmed or recounted at another process.
         """
-        compared = self.replicas.take_due()
-        self._is_comparing = compared is not None
-        if compared or self._witness is None:
-            return compared
+        if self.replicas.due:
+            return self.replicas.due[0]
+        if self._witness is None:
+            return None
         while endpoint := self._next_probed(self._witness, now):
             if self._is_routed(endpoint):
                 return endpoint
@@ -183,8 +181,8 @@ class QueueReader:
 
     def take_probe(self, endpoint: BrokerEndpoint, now: float) -> Probe | Comparison:
         """Return the probe to be sent to the process that `choose_probed` returned, and count it as in flight."""
-        if self._is_comparing:
-            return self.replicas.make_request()
+        if self.replicas.due:
+            return self.replicas.take_request()
         assert self._witness is not None, "counted responses need no witness"
         return self._witness.take_probe(endpoint, now)
 
@@ -340,6 +338,17 @@ class QueueReader:
             if self._is_readable():  # Brokers refuse queue numbers that a topic does not have any more.
                 raise error.locate(**self._where(request.start))
             self._give_up_vanished()
+
+    def handle_unprobed(self, error: RocketMQError, now: float) -> None:
+        """Handle the error of connecting to the process that `choose_probed` returned, or of choosing it.
+
+        A comparison that cannot be sent is given up without a pause: the range is read from the master.
+        """
+        if self.replicas.due:
+            self.replicas.due.clear()
+            _log.warning("reading from the master: %s", error.locate(**self._where(self.cursor.done)))
+        else:
+            self.handle_unreachable(error, now)
 
     def handle_unreachable(self, error: RocketMQError, now: float) -> None:
         """Pause because the route or the connection is missing; raise the error if it cannot be retried.

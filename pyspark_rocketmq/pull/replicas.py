@@ -6,8 +6,8 @@ at which the master has new ones; new messages follow at higher offsets only. So
 that a range still lacks, holds for the rest of the range.
 
 A comparison is two pulls without the filter, one at the replica and one at the master. They are ordinary pulls in
-flight. Until both outcomes are there, and if one of the pulls fails, the range is read from the master. If there is no
-master, nothing is compared.
+flight. Until both outcomes are there, and if one of the pulls fails or cannot be sent, the range is read from the
+master. If there is no master, nothing is compared.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ReplicaCheck:
         self._found: dict[BrokerEndpoint, int | None] = {}
         """The commit-log offset of the message that each of the two processes has at `_offset`; None if it has none."""
         self.due: deque[BrokerEndpoint] = deque()
-        """The processes to which pulls of the comparison are to be sent."""
+        """The processes to which pulls of the comparison are still to be sent."""
 
     def choose(self, replica: BrokerEndpoint, broker: BrokerEndpoints, offset: int) -> BrokerEndpoint:
         """Return the process to read from, a replica or its master; begin a comparison if the replica is new.
@@ -64,12 +64,9 @@ class ReplicaCheck:
             self.due.extend((replica, master))
         return master
 
-    def take_due(self) -> BrokerEndpoint | None:
-        """Return the process to which the next pull of the comparison is to be sent, if any, and count it as sent."""
-        return self.due.popleft() if self.due else None
-
-    def make_request(self) -> Comparison:
-        """Return the pull to be sent to the process that `take_due` returned."""
+    def take_request(self) -> Comparison:
+        """Return the pull to be sent to the first process that is due, and count it as sent."""
+        self.due.popleft()
         return Comparison(self._offset, self._offset + 1)
 
     def accept(self, request: Comparison, endpoint: BrokerEndpoint, outcome: PullOutcome) -> bool:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..cluster.broker import Brokers
-from ..cluster.file_heads import find_file_head, is_foreign
+from ..cluster.file_heads import Pulled, is_file_head
 from ..cluster.routes import MASTER_ID, BrokerEndpoint
 from ..cluster.servers import ServerRequest
 from ..errors import DataLossError
@@ -305,24 +305,15 @@ class Witness:
         return self._confirm_gap(endpoint, process, interval, outcome)
 
     def _is_file_head(self, endpoint: BrokerEndpoint, offset: int, outcome: PullOutcome) -> bool:
-        """Return whether a probe found a file head (`cluster.file_heads`) in place of the message at `offset`.
+        """Return whether a probe found a file head (`cluster.file_heads`) in place of the message at `offset`."""
 
-        A record of this queue that states a higher offset than `offset` either lies at the stated offset and is a file
-        head, or offsets are stated too high in this queue. A pull at the stated offset tells which is the case. If that
-        pull finds no record, return True.
-        """
-        head = find_file_head(offset, outcome.next_offset, outcome.body)
-        if head is None:
-            return False
-        if is_foreign(self._queue, head, self._brokers.settings.namespace):
-            return True
-        if head.queue_offset <= offset:
-            return False
-        there = pull_one(self._brokers, endpoint, self._queue, self._group, head.queue_offset)
-        if head.queue_offset >= there.max_offset:
-            return False
-        stored = find_stored(there) if is_readable(head.queue_offset, there) else None
-        return stored is None or stored.physical_offset == head.physical_offset
+        def fetch_place(stated: int) -> int | None:
+            there = pull_one(self._brokers, endpoint, self._queue, self._group, stated)
+            stored = find_stored(there) if is_readable(stated, there) else None
+            return stored.physical_offset if stored else None
+
+        pulled = Pulled(offset, outcome.next_offset, outcome.max_offset, outcome.body)
+        return is_file_head(self._queue, pulled, self._brokers.settings.namespace, fetch_place)
 
     def _confirm_gap(
         self, endpoint: BrokerEndpoint, process: _ProcessIntervals, interval: Interval, outcome: PullOutcome

@@ -99,6 +99,39 @@ def test_the_head_of_a_file_that_stands_for_a_deleted_message_is_passed_over(cut
         assert found == {QUEUES[0]: 17, QUEUES[1]: 0}
 
 
+def test_a_head_whose_own_place_is_gone_by_now_is_passed_over() -> None:
+    """If the message at the offset that a head states is gone by now, the head is passed over, too."""
+    with StubBroker({TOPIC: 2}) as stub:
+        stub.fill(TOPIC, 2 * COUNT, 100)
+        lose_log(stub, 17)
+        answer_first_pull_with(stub, 20, 10)
+        found = admin_of(stub).offsets.fetch_first_readable("readers", {QUEUES[0]: (0, COUNT)})
+        assert found == {QUEUES[0]: 17}
+
+
+def test_an_offset_beyond_the_queue_proves_no_head() -> None:
+    """If a first message states an offset that the queue has not reached, it still counts as there."""
+    with StubBroker({TOPIC: 2}) as stub:
+        stub.fill(TOPIC, 2 * COUNT, 100)
+        answer_first_pull_with(stub, 0, COUNT)
+        pulls = stub.faults.delay(0, on=RequestCode.PULL_MESSAGE, times=None)
+        found = admin_of(stub).offsets.fetch_first_readable("readers", {QUEUES[0]: (0, COUNT)})
+        assert (found, pulls.fired) == ({QUEUES[0]: 0}, 1)
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION])
+def test_an_error_in_place_of_a_second_pull_proves_no_head(code: ResponseCode) -> None:
+    """If the pull at the offset that a first message states fails, the message counts as there."""
+    with StubBroker({TOPIC: 2}) as stub:
+        stub.fill(TOPIC, 2 * COUNT, 100)
+        answer_first_pull_with(stub, 0, 3)
+        stub.faults.delay(0, on=RequestCode.PULL_MESSAGE)
+        stub.faults.answer(code, on=RequestCode.PULL_MESSAGE)
+        further = stub.faults.delay(0, on=RequestCode.PULL_MESSAGE, times=None)
+        found = admin_of(stub).offsets.fetch_first_readable("readers", {QUEUES[0]: (0, COUNT)})
+        assert (found, further.fired) == ({QUEUES[0]: 0}, 0)
+
+
 def test_the_head_of_a_file_may_belong_to_another_topic() -> None:
     """If a pull returns a record of another topic in place of a deleted message, the search passes over it."""
     with StubBroker({TOPIC: 2, "others": 1}) as stub:

@@ -15,6 +15,7 @@ from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
 from pyspark_rocketmq.wire.codes import SysFlag
 from pyspark_rocketmq.wire.compression import Compression
 from pyspark_rocketmq.wire.record import Record
+from tests.calls import count_calls
 
 from .samples import QUEUE, V6, block, broken_texts, inner_batch, packed, property_text, property_texts, whole
 from .test_columns import EVERY_COLUMN, PLAIN, readable
@@ -99,3 +100,23 @@ def test_messages_outside_the_wanted_offsets_are_left_out() -> None:
     record = batch_of([BatchEntry(b"%d" % number) for number in range(100)])
     decoded = whole(ColumnDecoder(["queueOffset", "body"]), [block([record], QueueRange(QUEUE, 10, 13))])
     assert decoded.batch.to_pydict() == {"queueOffset": [10, 11, 12], "body": [b"10", b"11", b"12"]}
+
+
+@pytest.mark.parametrize("size", [BatchSize(messages=100), BatchSize(byte_count=20_000)], ids=["messages", "bytes"])
+def test_parts_of_inner_batches_fit_into_record_batches(size: BatchSize) -> None:
+    """Messages that are decoded together never make a record batch larger than its size."""
+    record = packed(batch_of([BatchEntry(b"x" * 200)] * 60), Compression.ZLIB)
+    records = [replace(record, queue_offset=60 * number) for number in range(5)]
+    decoded = [each.batch for each in ColumnDecoder(["queueOffset", "body"]).decode_all([block(records)], size)]
+    assert [offset for batch in decoded for offset in batch.column("queueOffset").to_pylist()] == list(range(300))
+    assert max(batch.num_rows for batch in decoded) <= min(size.messages, size.byte_count // 200)
+
+
+def test_small_record_batches_are_decoded_one_message_at_a_time() -> None:
+    """If record batches have one message, a message of a large inner batch costs no more than one of a small one."""
+    record, small = (batch_of([BatchEntry(b"x")] * count) for count in (3000, 30))
+
+    def decode(each: Record) -> int:
+        return sum(1 for _ in ColumnDecoder(["body"]).decode_all([block([each])], BatchSize(messages=1)))
+
+    assert count_calls(lambda: decode(record)) < 100 * count_calls(lambda: decode(small))

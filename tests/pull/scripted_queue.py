@@ -300,8 +300,8 @@ class Reading:
     def answer_all(self) -> None:
         """Read the whole range without probes; the requests that compare replicas with the master are sent, too."""
         while not self.reader.cursor.is_finished:
-            while place := self.reader.replicas.take_due():
-                self.in_flight.append((place, self.reader.replicas.make_request(), None))
+            while due := self.reader.replicas.due:
+                self.in_flight.append((due[0], self.reader.replicas.take_request(), None))
                 self.deliver(len(self.in_flight) - 1)
             for request in self.reader.take_requests(self.reader.admit(2, self.now)):
                 self.in_flight.append((self.reader.choose_endpoint(), request, None))

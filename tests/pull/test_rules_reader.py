@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyspark_rocketmq.cluster.routes import BrokerEndpoint
-from pyspark_rocketmq.errors import AddressNotAllowed, ConnectionLost, RocketMQError
+from pyspark_rocketmq.errors import AddressNotAllowed, ConnectError, ConnectionLost, RocketMQError
 from pyspark_rocketmq.model import QueueRange
 from pyspark_rocketmq.pull.port import PullRequest
 from pyspark_rocketmq.pull.process_queue import FlowLimits
@@ -109,14 +109,27 @@ def test_a_replica_that_is_not_allowed_is_left_for_the_master() -> None:
     """If the suggested replica may not be connected to, the master is read without a pause; if that may not, raise."""
     reader = (reading := Range()).reader
     reading.answer(FOUND, 8, suggests=1)
-    reader.choose_endpoint()
-    assert reader.choose_probed(NOW) == REPLICA
+    reading.prove()
+    assert reader.choose_endpoint() == REPLICA
     reader.handle_unreachable(AddressNotAllowed("scripted"), NOW)
 
     assert reader.choose_endpoint() == MASTER
     assert reader.admit(1, NOW) == 1
     with pytest.raises(AddressNotAllowed, match=r"topic orders.*offset 8"):
         reader.handle_unreachable(AddressNotAllowed("scripted"), NOW)
+
+
+@pytest.mark.parametrize("error", [AddressNotAllowed("scripted"), ConnectError("scripted")])
+def test_a_comparison_that_cannot_be_sent_leaves_the_range_at_the_master(error: RocketMQError) -> None:
+    """If a replica cannot be connected to, it is not compared, and the master is read without a pause or a failure."""
+    reader = (reading := Range(max_retries=0)).reader
+    reading.answer(FOUND, 8, suggests=1)
+    assert reader.choose_endpoint() == MASTER
+    assert reader.choose_probed(NOW) == reader.choose_probed(NOW) == REPLICA, "until the connection is there"
+    reader.handle_unprobed(error, NOW)
+
+    assert not reader.may_probe(NOW)
+    assert (reader.choose_endpoint(), reader.admit(1, NOW)) == (MASTER, 1)
 
 
 # --- pauses ----------------------------------------------------------------------------------------------------------
