@@ -36,11 +36,11 @@ class ProxyChannel:
         self._on_oneway = on_oneway
 
     def reply(self, request: Command, response: Command, reply_fault: ReplyFault | None = None) -> None:
-        """Pass the broker's response to the gRPC call; ignore the fault, since `FaultInjector` injects faults there."""
+        """Pass the broker's response to the gRPC call; ignore the fault: `FaultInjector` makes those of gRPC calls."""
         self._on_response(response)
 
     def send_oneway(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
-        """Pass a one-way request of the broker to `on_oneway`."""
+        """Pass a one-way request of the broker to the function that the constructor got for these."""
         self._on_oneway(code, header, body)
 
     def send_request(
@@ -99,6 +99,6 @@ class Clients:
             client.write_command = None
 
     def is_alive(self, client_id: str) -> bool:
-        """Return whether the client called within the expiry time."""
+        """Return whether the proxy knows the client and was called by it within the expiry time."""
         client = self.table.get(client_id)
         return client is not None and self._clock.elapsed_ms() - client.seen_ms <= self._expiry_ms

@@ -102,7 +102,7 @@ class PopQueue:
         self._commit_progress()
 
     def extend(self, popped: PoppedMessage, ms: int) -> None:
-        """End a message's invisible period `ms` from now, without automatic renewal; give it a new receipt handle."""
+        """Let a message become visible again in `ms`, without renewing the period; give it a new receipt handle."""
         popped.timer.cancel()
         popped.request = replace(popped.request, keeps_renewing=None)
         self._state.renew_handle(popped)
@@ -122,9 +122,10 @@ class PopQueue:
             self._restart_at(self._first_offset() if committed is None else committed)
 
     def _first_offset(self) -> int:
-        """Return the offset at which a group without a committed offset starts: 0, or that of the queue's last message.
+        """Return the offset at which a group without a committed offset starts in the queue.
 
-        It is 0 if no message has expired and the settings say that the queue's first message counts as in memory.
+        It is 0 if no message has expired and the settings count the first message as in memory; else it is the offset
+        of the last message.
         """
         store, in_memory = self.broker.store, self.broker.settings.first_message_in_memory
         if store.min_offset(self.topic, self.queue_id) == 0 and in_memory:
@@ -139,9 +140,10 @@ class PopQueue:
         self.next_offset = offset
 
     def _commit_progress(self) -> None:
-        """Commit the offset of the first popped message that is not acknowledged; without one, commit `next_offset`.
+        """Commit the offset of the group's first popped message that is not acknowledged.
 
-        Offset 0 is not committed for a group that has neither popped nor committed anything yet.
+        If all are acknowledged, commit `next_offset`, which is behind the last popped message. Do not commit offset 0
+        for a group that has neither popped nor committed anything yet.
         """
         progress = min(self._invisible.keys() | self._attempts.keys(), default=self.next_offset)
         if self._committed is not None or self._invisible or progress:
@@ -183,7 +185,7 @@ class PopQueue:
         return next((record for data in found.records for record in decode_records(data)), None)
 
     def _read_new(self, max_count: int, message_filter: MessageFilter | None) -> list[Record]:
-        """Return messages that the group never popped; those that the filter does not match are skipped for ever."""
+        """Return messages from `next_offset` on, and move it behind them; skip for ever what the filter rejects."""
         records: list[Record] = []
         while len(records) < max_count:
             left = max_count - len(records)
@@ -246,14 +248,14 @@ class PopState:
         return f"<PopState, {len(self._popped)} messages>"
 
     def queue(self, broker: Broker, group: str, topic: str, queue_id: int) -> PopQueue:
-        """Return the state of a queue for a group, creating it at first use."""
+        """Return the `PopQueue` that tracks what a group has popped from a queue; create it at first use."""
         key = (broker, group, topic, queue_id)
         if key not in self._queues:
             self._queues[key] = PopQueue(self, *key)
         return self._queues[key]
 
     def find(self, handle: str, group: str, topic: str) -> PoppedMessage | None:
-        """Return the popped message that this receipt handle names; None if the handle is unknown or was replaced."""
+        """Return the message of a receipt handle; None if the handle is invalid or of another group or topic."""
         popped = self._popped.get(handle)
         return popped if popped and (popped.queue.group, popped.queue.topic) == (group, topic) else None
 

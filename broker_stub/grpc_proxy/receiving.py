@@ -82,7 +82,7 @@ class _ReceiveCall:
         return popped_messages
 
     def _queues(self) -> list[PopQueue]:
-        """Return a topic's readable queues at the broker; each call begins with another queue."""
+        """Return the topic's readable queues at the broker; the list begins with another one each time."""
         config = self._broker.topics.find(self._topic)
         number = config.read_queue_nums if config else 0
         first = next(self._proxy.pop_state.turns)

@@ -229,7 +229,7 @@ class FaultInjector:
         return self._script.take(PROXY, method) if self._script else None
 
     async def inject(self, reply_fault: ReplyFault, context: Any) -> None:
-        """Delay the response, or abort the call, as the fault says."""
+        """Delay the response to a gRPC call, or abort the call with UNAVAILABLE, as the fault says."""
         if not reply_fault.cut:
             is_over = asyncio.Event()
             if not reply_fault.drop:

@@ -204,10 +204,10 @@ def _forwarder(proxy: Proxy, client_id: str) -> Callable[[RequestCode, Header | 
 
 
 def _check_command(proxy: Proxy, header: CheckTransactionStateRequestHeader, body: bytes) -> Any:
-    """Return the command that asks a producer about a half message.
+    """Return the command that asks a producer about a half message, and note what the producer's response must end.
 
-    The broker checks a copy of the message. Store the copy's broker and offsets under the transaction id, because the
-    producer's response must end the copy, not the original message.
+    That is not the original message but its last checked copy, whose broker, log address and queue offset are stored
+    under the transaction id.
     """
     record, _ = decode_record(body)
     transaction_id = header.transaction_id or ""

@@ -89,7 +89,10 @@ def _forward(
 
 
 def _forwarder(request: ClientRequest, timeout_remark: str) -> Callable[[Command | None], None]:
-    """Return a callback that forwards a consumer's response to the administrator, or an error if it gets None."""
+    """Return a callback that passes a consumer's response on to the administrator who sent `request`.
+
+    If the consumer does not respond in time, the callback gets None and sends an error with `timeout_remark`.
+    """
 
     def forward_response(reply: Command | None) -> None:
         if reply is None:

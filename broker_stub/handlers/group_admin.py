@@ -256,7 +256,8 @@ def get_consume_stats(broker: Broker, request: ClientRequest) -> HandlerResult:
 def _topics_to_count(broker: Broker, header: GetConsumeStatsRequestHeader) -> list[str]:
     """Return the topics that a request names, or else all topics in which its group has committed offsets.
 
-    If the group has connected members, leave out topics to which they do not subscribe, but keep all of a `topic_list`.
+    A `topic_list` in the request is returned unchanged. Otherwise topics to which the group does not subscribe are left
+    out, if it has connected members.
     """
     if header.topic_list:
         return [topic for topic in header.topic_list.split(";") if topic]

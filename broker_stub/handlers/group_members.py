@@ -51,7 +51,7 @@ def heartbeat(broker: Broker, request: ClientRequest) -> HandlerResult:
 def _register_consumer(
     broker: Broker, member: Member, data: ConsumerData, beat: HeartbeatData, fingerprint: int
 ) -> bool:
-    """Register a client in one consumer group; return whether the group's fingerprint of subscriptions changed.
+    """Register a client in one consumer group; return whether the group's fingerprint (hash of subscriptions) changed.
 
     5.x does not register the client if the group does not exist and may not be created.
     """

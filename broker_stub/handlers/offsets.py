@@ -84,9 +84,10 @@ def get_earliest_store_time(broker: Broker, request: ClientRequest) -> HandlerRe
 
 @handles(RequestCode.QUERY_CONSUMER_OFFSET)
 def query_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return a group's committed offset in a queue; without one, return 0 if message 0 is in memory, else refuse.
+    """Return a group's committed offset in a queue; if it has none, return 0 or refuse the request.
 
-    At 5.x a request can forbid the answer 0; it is then refused if the group has no committed offset.
+    The answer is 0 if the queue begins at offset 0 and counts as in memory, and at 5.x is not empty. A 5.x request can
+    forbid the answer 0.
     """
     header = request.header(QueryConsumerOffsetRequestHeader)
     stored = broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
@@ -101,9 +102,10 @@ def query_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerResu
 
 
 def _starts_at_zero(broker: Broker, topic: str, queue_id: int) -> bool:
-    """Return whether a group without a committed offset starts at 0: if message 0 exists and counts as in memory.
+    """Return whether a group without a committed offset starts at 0 in a queue.
 
-    Releases before 5.1.0 only check that message 0 is not on disk; so a group starts at 0 in an empty queue, too.
+    It does if no message has expired and the queue counts as in memory; at 5.x the queue must also have a message.
+    Releases before 5.1.0 let a group start at 0 in an empty queue, too.
     """
     queue = broker.store.queue(topic, queue_id)
     is_there = queue.min_offset == 0 and (queue.max_offset > 0 or not broker.release.is_5x)
@@ -127,7 +129,7 @@ def update_consumer_offset(broker: Broker, request: ClientRequest) -> HandlerRes
 
 
 def _require_fields(request: ClientRequest, **needed: str) -> None:
-    """Raise a `Refusal` if the request lacks a header field; `needed` is {field: its name in the remark}."""
+    """Raise a `Refusal` if the request lacks one of the fields `needed`: {field: its name in the refusal's text}."""
     fields = request.command.fields or {}
     for name, text in needed.items():
         if name not in fields:

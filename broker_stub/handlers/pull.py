@@ -147,7 +147,10 @@ def _subscription_refusal(broker: Broker, what: str) -> Refusal:
 
 
 def _registered_sql(broker: Broker, header: PullHeader) -> SqlFilter:
-    """Return the group's compiled expression from heartbeats; raise a `Refusal` if it is missing or too old."""
+    """Return the SQL92 expression that the broker compiled from the heartbeats of the pull's group.
+
+    Raise a `Refusal` if there is none, or if the pull has a newer version of the subscription.
+    """
     registered = broker.filters.find(header.topic, header.consumer_group)
     if registered is None:
         remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
@@ -202,9 +205,9 @@ def _slave_response(broker: Broker, found: GetResult, code: ResponseCode, sugges
     """Return the response code of a slave to a pull, and the broker id that it suggests for the next pull.
 
     A slave may be behind its master, so it can tell the client to pull again at the master (PULL_RETRY_IMMEDIATELY).
-    If the master of a 5.x slave is up and the messages are not cold (on disk), this code replaces every code but
-    SUCCESS, and the master is suggested even with SUCCESS. Otherwise this code replaces only PULL_OFFSET_MOVED, and
-    only if the settings do not let slaves check offsets.
+    At 5.x, while its master is up, a slave does so with every code but SUCCESS, and suggests the master even with
+    SUCCESS; this does not apply to cold messages (on disk). In all other cases only PULL_OFFSET_MOVED becomes
+    PULL_RETRY_IMMEDIATELY, and only if the settings do not let slaves check offsets.
     """
     if broker.release.is_5x and not found.cold and broker.cluster.reachable_master(broker.name):
         return (code if code == ResponseCode.SUCCESS else ResponseCode.PULL_RETRY_IMMEDIATELY), MASTER_ID
@@ -224,7 +227,8 @@ def _hold(
     """Hold the pull until a message arrives or its time is up.
 
     When the pull runs again, it always gets a response, and commits nothing. As in a real broker, `message_filter`
-    decides which messages end the wait, but the group's subscription after the wait decides which are returned.
+    decides which messages end the wait. Which are returned is decided by a filter made after the wait, because the
+    group's subscription may have changed.
     """
 
     def run() -> None:

@@ -257,6 +257,6 @@ def _push_header(broker: Broker, header: SendHeader, message: InnerMessage) -> R
 
 
 def _store_and_report(broker: Broker, message: InnerMessage, failure: str | None) -> Command:
-    """Store a reply message and return the response to its sender; with `failure` the response is an error."""
+    """Store a reply message and return the response to its sender: success, or an error with the remark `failure`."""
     stored_fields = replace(stored_header(broker, message, broker.put(message)), transaction_id=None)
     return response(ResponseCode.SYSTEM_ERROR if failure else ResponseCode.SUCCESS, stored_fields, remark=failure)

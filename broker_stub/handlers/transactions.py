@@ -48,9 +48,9 @@ class ResumeCheckHalfMessageRequestHeader(RequestHeader):
 
 @handles(AdminCode.RESUME_CHECK_HALF_MESSAGE)
 def resume_check(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Let the broker check a given-up half message again, by storing it in the half topic once more.
+    """Make the broker check a half message again after it gave up, by storing a copy in the half topic.
 
-    Ignore any other message; refuse if there is no message with this id.
+    Ignore a message without the properties of a half message (REAL_TOPIC, REAL_QID); refuse if no message has this id.
     """
     try:
         place = decode_offset_message_id(request.header(ResumeCheckHalfMessageRequestHeader).msg_id)
