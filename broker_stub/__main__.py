@@ -128,7 +128,7 @@ def _read_private(path: Path) -> str:
 
 
 def _read_limited(file: TextIO) -> str:
-    """Return the file's text, but at most one character more than the limit for users."""
+    """Return a users file's text, cut at one character more than allowed, which shows that the file is too long."""
     return file.read(_MOST_USERS_CHARACTERS + 1)
 
 

@@ -1,7 +1,8 @@
 """Report changes of a broker's tables, so that they can be saved.
 
-A change is a kind and its values, which are bodies, or values that JSON can represent; `data_directory` lists the
-kinds. Tables report a change when they make it, so it is saved before the request that made it gets its response.
+A change is a kind, for example "commit", and its values: topic or group configurations, or what JSON can represent.
+`_Replay.apply` in `data_directory` lists the kinds. Tables report a change when they make it, so it is saved before the
+request that made it gets its response.
 """
 
 from __future__ import annotations

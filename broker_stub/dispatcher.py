@@ -55,7 +55,7 @@ class Dispatcher(Generic[S]):
             request.reply(result)
 
     def header_type(self, request: Command) -> HeaderType:
-        """Return the form of a response's header, JSON or binary: the request's form at 4.9.7, a setting at 5.x."""
+        """Return whether a response's header is JSON or binary: as in the request at 4.9.7, by a setting at 5.x."""
         if self.release.is_5x:
             return HeaderType.ROCKETMQ if self.settings.binary_answers else HeaderType.JSON
         return request.header_type

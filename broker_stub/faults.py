@@ -1,8 +1,8 @@
 """Inject faults into responses and into the cluster.
 
 Faults of responses are *scripted*: they apply to a request code, at a broker, for a number of times. A request gets the
-first matching fault that has a number of times, else the first matching permanent fault, else the normal response. If a
-fault happened fewer times than scripted, the end of the stub's `with` block raises `FaultNotReached`, because a test
+first matching fault with a limited number of times, else the first matching permanent one, else the normal response. If
+a fault happened fewer times than scripted, the end of the stub's `with` block raises `FaultNotReached`, because a test
 that relies on this fault has tested nothing. Faults of gRPC calls are scripted in the same way, at `PROXY`.
 
 Faults of the cluster happen at once: a broker goes down, a slave lags, a queue is lost.
@@ -49,7 +49,7 @@ class FaultNotReached(RocketMQError):
 
 @dataclass(slots=True, eq=False)
 class Fault:
-    """One scripted fault."""
+    """One scripted fault: to which requests it applies, what it does to their responses, and how often."""
 
     what: str
     on: RequestCode | str | None
@@ -157,38 +157,38 @@ class Faults:
     # --- faults of responses -----------------------------------------------------------------------------------------
 
     def answer(self, code: int, remark: str = "scripted", **when: Unpack[FaultTarget]) -> Fault:
-        """Respond with this response code and remark instead of carrying out the request."""
+        """Script a fault: respond with this response code and remark instead of carrying out the request."""
         return self._add(f"answer {code}", when, make_response=lambda: response(code, {}, remark=remark))
 
     def busy(self, **when: Unpack[FaultTarget]) -> Fault:
-        """Respond that the broker is busy, instead of carrying out the request."""
+        """Script a fault: respond that the broker is busy, instead of carrying out the request."""
         return self.answer(ResponseCode.SYSTEM_BUSY, BUSY_REMARK, **when)
 
     def flow_control(self, **when: Unpack[FaultTarget]) -> Fault:
-        """Respond that the client must slow down, instead of carrying out the request."""
+        """Script a fault: respond that the client must slow down, instead of carrying out the request."""
         return self.answer(ResponseCode.FLOW_CONTROL, "flow control", **when)
 
     def delay(self, ms: int, **when: Unpack[FaultTarget]) -> Fault:
-        """Carry out the request at once, but send the response `ms` later, by the stub's clock."""
+        """Script a fault: carry out the request at once, but send the response `ms` later, by the stub's clock."""
         return self._add(f"delay by {ms} ms", when, ReplyFault(delay_ms=ms))
 
     def drop_reply(self, **when: Unpack[FaultTarget]) -> Fault:
-        """Carry out the request, but send no response."""
+        """Script a fault: carry out the request, but send no response."""
         return self._add("drop the reply", when, ReplyFault(drop=True))
 
     def cut_reply(self, **when: Unpack[FaultTarget]) -> Fault:
-        """Carry out the request, but send half of the response and close the connection.
+        """Script a fault: carry out the request, but send half of the response and close the connection.
 
         A gRPC call ends with UNAVAILABLE.
         """
         return self._add("cut the reply", when, ReplyFault(cut=True))
 
     def half_close(self, **when: Unpack[FaultTarget]) -> Fault:
-        """Carry out the request, but send no response and nothing else on its connection; go on reading from it."""
+        """Script a fault: carry out the request, but send nothing more on its connection; go on reading from it."""
         return self._add("half-close", _require_socket(when), ReplyFault(half_close=True))
 
     def trickle(self, **when: Unpack[FaultTarget]) -> Fault:
-        """Carry out the request, but send the response one byte at a time."""
+        """Script a fault: carry out the request, but send the response one byte at a time."""
         return self._add("trickle the reply", _require_socket(when), ReplyFault(trickle=True))
 
     def _add(

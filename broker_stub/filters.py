@@ -78,7 +78,7 @@ class FilterTable:
         self._filters: dict[tuple[str, str], CompiledExpression] = {}
 
     def find(self, topic: str, group: str) -> CompiledExpression | None:
-        """Return a group's compiled expression for a topic; None if it has none or its last one does not compile."""
+        """Return a group's compiled SQL92 filter of a topic; None if it sent none, or the latest does not compile."""
         return self._filters.get((topic, group))
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
@@ -107,7 +107,7 @@ def is_tag_type(expression_type: str | None) -> bool:
 
 
 def maybe_compile(expression: str, expression_type: str) -> SqlFilter | None:
-    """Return the compiled SQL92 expression; None if it is of another kind or does not compile."""
+    """Return the compiled expression; None if its type is not SQL92, or if it does not compile."""
     try:
         return compile_sql(expression) if expression_type == SQL92 else None
     except SqlSyntaxError:

@@ -27,6 +27,6 @@ def stub_broker() -> Iterator[StubBroker]:
 
 @pytest.fixture
 def make_stub() -> Iterator[Callable[..., StubCluster]]:
-    """Yield a function that starts a `StubCluster`; it takes the same arguments and closes it after the test."""
+    """Yield a function that starts a `StubCluster` with the arguments it gets; the clusters close after the test."""
     with ExitStack() as made:
         yield lambda *shape, **options: made.enter_context(StubCluster(*shape, **options))

@@ -189,7 +189,7 @@ class ConsumerGroups:
         self._expiry_scan.start()
 
     def exchange_fingerprint(self, group: str, fingerprint: int) -> bool:
-        """Store the fingerprint of a group's subscriptions; return whether a different one was stored before."""
+        """Store the fingerprint (hash) of a group's subscriptions; return whether it replaces a different one."""
         known = self._fingerprints.get(group)
         self._fingerprints[group] = fingerprint
         return known is not None and known != fingerprint
@@ -239,7 +239,7 @@ class ConsumerGroups:
             yield from group.members.values()
 
     def _expire(self, silent: Member) -> None:
-        """Remove a member whose heartbeats stopped, without notifying the others."""
+        """Remove a member whose heartbeats stopped; do not notify the other members of its groups."""
         for group in list(self.table.values()):
             if group.members.get(silent.channel) is silent:
                 del group.members[silent.channel]
@@ -320,7 +320,7 @@ class _ExpiryScan:
         self._running = False
 
     def start(self) -> None:
-        """Start the periodic scan; do nothing if it runs already."""
+        """Start the periodic scan for members whose heartbeats stopped; do nothing if it runs already."""
         if not self._running:
             self._running = True
             self._clock.call_later(SCAN_MS, self._scan)

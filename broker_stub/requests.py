@@ -61,7 +61,7 @@ class Channel(Protocol):
     def send_request(
         self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int
     ) -> None:
-        """Send the client a request; call `on_reply` with its response, or with None after `timeout_ms`."""
+        """Send the client a request; `on_reply` gets its response, or None if it leaves or `timeout_ms` pass."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -107,7 +107,7 @@ def response(
 ) -> Command:
     """Return a response with this code, fields, body and remark.
 
-    The connection sets its opaque, version and header form when it sends it.
+    Opaque, version and header form of the response are set by the connection that sends it.
     """
     if isinstance(fields, Header):
         fields = to_fields(fields)

@@ -79,7 +79,9 @@ def redirect(broker: Broker, message: InnerMessage, max_times: int | None, clien
 
 
 def _is_exhausted(broker: Broker, group: str, times: int, limit: int) -> bool:
-    """Return whether a message has had all its retries; at 5.x also if a client holds queue locks of the group."""
+    """Return whether a message has had all its retries.
+
+    At 5.x it has if a client holds queue locks of the group, because orderly consumers retry messages themselves."""
     if not broker.release.is_5x:
         return times >= limit
     return times > limit or bool(broker.locks.owners(group))

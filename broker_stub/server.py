@@ -240,7 +240,7 @@ class Listener:
             peer.close()
 
     async def _start(self, peer: socket.socket) -> None:
-        """Start serving an accepted connection; if the server has a certificate, the first byte decides about TLS."""
+        """Start serving an accepted connection; given a certificate, the first byte tells TLS clients from others."""
         try:
             tls = self._tls if self._tls and await self._first_byte(peer) == _TLS_HELLO else None
             await self.loop.connect_accepted_socket(self._make_connection, peer, ssl=tls)
@@ -280,7 +280,7 @@ def _bind(address: Address) -> socket.socket:
 
 
 def _own_host() -> str:
-    """Return this machine's address as its routing table gives it; no packet is sent."""
+    """Return the IPv4 address from which this machine reaches others, or loopback; no packet is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -341,7 +341,7 @@ class Connection(asyncio.BufferedProtocol):
     def send_request(
         self, code: RequestCode, header: Header | None, body: bytes, on_reply: OnReply, timeout_ms: int
     ) -> None:
-        """Send the client a request; call `on_reply` with its response, or with None after `timeout_ms`."""
+        """Send the client a request; `on_reply` gets its response, or None if it leaves or `timeout_ms` pass."""
         if self._session.broken:
             on_reply(None)
             return

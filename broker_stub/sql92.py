@@ -116,7 +116,7 @@ def _words(text: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A part of a parsed expression: its evaluation, and its kind for checks at compile time."""
+    """A part of a parsed expression: the function that evaluates it, and its kind, which the parser checks."""
 
     evaluate: Evaluate
     is_condition: bool = False
@@ -271,7 +271,7 @@ class _Parser:
     def _condition(self, node: _Node) -> _Node:
         """Return the node as a condition; raise SqlSyntaxError if it can be neither true nor false.
 
-        The condition of a bare property name is never true, since properties are text.
+        A bare property name is allowed as a condition, but it is never true, since properties are text.
         """
         if node.is_condition:
             return node

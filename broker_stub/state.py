@@ -79,7 +79,10 @@ class Cluster:
         return f"<Cluster {self.settings.cluster_name}, {self.brokers}>"
 
     def topic_changes(self) -> int:
-        """Return a number that grows whenever topics of a broker change; the broker then registers them again."""
+        """Return a number that grows whenever a topic of any broker changes.
+
+        A broker registers changed topics again, so a larger number tells the name server of new registrations.
+        """
         return sum(broker.topics.version for broker in self.brokers)
 
     def forget(self, topic: str) -> None:

@@ -333,7 +333,7 @@ class StubCluster:
         return broker
 
     def _listen_again(self, known: Address | None, host: str) -> Listener:
-        """Return a `Listener` at the known address; if its host is another one or the address is in use, at a free one.
+        """Return a `Listener` at the broker's last address `known`; if that is in use or not on `host`, at a free port.
 
         A broker keeps its address if it can, because message ids contain it.
         """
@@ -376,7 +376,7 @@ class StubCluster:
         return [broker for broker in self.state.find_brokers(name) if broker.is_master]
 
     def _queues(self, topic: str, broker: str | None, queue_id: int | None = None) -> list[tuple[Broker, int]]:
-        """Return the queues to which `put` writes; create the topic if no broker has it."""
+        """Return master and id of each queue that `put` or `fill` may use; create the topic if no master has it."""
         masters = self._masters(broker)
         if not any(master.topics.find(topic) for master in masters):
             for master in masters:

@@ -77,7 +77,7 @@ def illegal_code(release: Release) -> ResponseCode:
 
 
 def random_queue(queue_count: int) -> int:
-    """Return the id of one of a topic's queues; raise a `Refusal` if it has none."""
+    """Return a random queue id of a topic with this number of queues; raise a `Refusal` if the number is 0."""
     if queue_count <= 0:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "java.lang.ArithmeticException: / by zero")
     return _random.randrange(queue_count)
