@@ -45,9 +45,10 @@ class Template:
         self._crc_changes = _crc_changes(message.body, self.digits)
 
     def stamp(self, room: Bytes, numbers: Numbers, queue_ids: Numbers, offsets: Numbers, physical: int) -> None:
-        """Write one record into each row of the array `room`, with the row's elements of the other arrays.
+        """Write a copy of the record into each row of the array `room`.
 
-        `physical` is the log address of the first row. The size fields are left out; `CommitLog.publish` writes them.
+        Row i gets entry i of `numbers` (in body and unique id), of `queue_ids` and of `offsets`. `physical` is the log
+        address of the first row. The size fields are left out; `CommitLog.publish` writes them.
         """
         room[:, _MAGIC_AT:] = self.record[_MAGIC_AT:]
         size, count = self.record.size, len(numbers)
@@ -81,10 +82,11 @@ def fill(store: Store, message: InnerMessage, queue_count: int, count: int, firs
 def _fill_chunk(
     store: Store, topic: str, template: Template, starts: Numbers, indexes: Numbers, first_number: int
 ) -> None:
-    """Append one chunk of a message's copies to the log and to the queues of its topic.
+    """Append some of a message's copies to the log and to the queues of its topic.
 
-    `indexes` numbers the chunk's copies among all copies, from 0 on; the copies take the queues in turn. `starts` has
-    the offset of each queue's first copy. Within the chunk, the copies of one queue are adjacent in the log.
+    All copies are counted from 0 on and take the queues in turn; copy i gets the number `first_number + i`. `indexes`
+    tells which copies to append now, `starts` the offset of the first of all copies in each queue. In the log, the
+    copies appended now are sorted by queue.
     """
     queue_count = len(starts)
     queue_ids = indexes % queue_count
@@ -120,9 +122,9 @@ def _write(room: Bytes, at: int, width: int, values: Numbers) -> None:
 
 
 def _crc_changes(body: bytes, digits: int) -> Numbers:
-    """Return, for each of the first `digits` bytes of a body and each digit 0 to 9, how the CRC-32 of the body changes.
+    """Return a table of the values to XOR to a body's CRC-32 if one of its bytes is replaced by a digit.
 
-    If the byte is replaced by this digit, the value in the table is to be XORed to the CRC-32.
+    The table has a row for each of the first `digits` bytes, and a column for each digit 0 to 9.
     """
     base = zlib.crc32(body)
     table = np.zeros((digits, 10), np.int64)

@@ -47,8 +47,8 @@ class CommitLog:
     def publish(self, size: int, record_bytes: int) -> None:
         """Add `size` reserved bytes to the log; they contain records of `record_bytes` bytes each, without size fields.
 
-        The records' size fields are written now, in order. So a process that is killed at any moment leaves complete
-        records, and behind them at most bytes that begin with the size 0.
+        Write the size fields now, one record after the other. A process that is killed at any moment then leaves only
+        complete records, and behind them at most a record whose size field is still 0.
         """
         start = self._ends[-1]
         room = self._segments[-1][start : start + size]

@@ -53,7 +53,7 @@ class ConsumeQueue:
 
     @property
     def next_stored(self) -> int:
-        """Offset that the next message gets: `max_offset` plus the number of messages that were not indexed."""
+        """Offset that the next message gets: `max_offset`, plus the messages that got an offset but no index entry."""
         return self.max_offset + self.unindexed
 
     def append(self, physical: int, size: int, code: int, store_time: int) -> None:

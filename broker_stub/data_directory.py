@@ -59,7 +59,7 @@ _CHANGES = "changes.jsonl"
 
 
 class QueueState(NamedTuple):
-    """The part of a queue's state that cannot be read from the log."""
+    """State of a queue that its log does not contain: where the queue begins, and which messages are expired."""
 
     topic: str
     queue_id: int
@@ -71,7 +71,7 @@ class QueueState(NamedTuple):
 
 
 class LogState(NamedTuple):
-    """The part of the state of a log and its queues that cannot be read from the log."""
+    """Content of `queues.json`: the broker's address, its log's end and minimum address, and its queues' states."""
 
     address: Address | None = None
     """Address at which the broker listened; None if nothing was saved yet."""
@@ -81,7 +81,7 @@ class LogState(NamedTuple):
 
 
 class DelayProgress(NamedTuple):
-    """The progress in delivering delayed messages."""
+    """Progress in delivering delayed messages: next offset by delay level, and timer messages that still wait."""
 
     by_level: dict[int, int]
     timers: list[int]
@@ -176,7 +176,7 @@ class BrokerFiles:
         broker.offsets.committed.update(read(_OFFSETS, parse_offsets, Table()))
 
     def _rebuild_queues(self, broker: Broker, log_state: LogState, places: Sequence[QueueState]) -> None:
-        """Rebuild the consume queues from the log, leaving out records of queues that were deleted."""
+        """Rebuild the consume queues from the log and the queue states `places`, without records of deleted queues."""
         store = broker.store
         starts = {(place.topic, place.queue_id): place.start for place in places}
         for place in places:
@@ -204,7 +204,7 @@ class _Replay:
 
     @property
     def places(self) -> list[QueueState]:
-        """The states of the queues, including all applied changes."""
+        """State of each queue after the changes that were applied so far."""
         return list(self._places.values())
 
     def apply(self, kind: str, *values: Any) -> None:

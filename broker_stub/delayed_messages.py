@@ -78,10 +78,10 @@ class DelayedMessages:
         return self._store.max_offset(TIMER_TOPIC, 0)
 
     def resume(self, delivered: Mapping[int, int], timers: Iterable[int], timers_end: int) -> None:
-        """Start the timers of messages that were not delivered before a restart, and restore the recalls.
+        """Go on after a restart: start the timers of undelivered messages, and read which messages were recalled.
 
-        `delivered` has, by delay level, the offset of the next message to deliver. In the timer topic's queue, the
-        undelivered messages are those at the offsets `timers`, and all from offset `timers_end` on.
+        `delivered` has, by delay level, the offset of the next message to deliver from the level's queue. In the timer
+        topic's queue, the undelivered messages are those at the offsets `timers`, and all from `timers_end` on.
         """
         self.delivered = dict(delivered)
         for level in range(1, len(self.levels_ms) + 1):
@@ -216,7 +216,7 @@ class RecallHandle:
 
 
 def maybe_recall_handle(message: InnerMessage, broker_name: str) -> str | None:
-    """Return a stored message's recall handle; None if it waits for no timer, or its own topic is a retry topic."""
+    """Return the recall handle of a timer message; None for other messages and for those with a retry topic."""
     out_ms, topic = message.properties.get(TIMER_OUT_MS), message.properties.get(REAL_TOPIC)
     if out_ms is None or not is_number(out_ms) or topic is None or topic.startswith(RETRY_PREFIX):
         return None

@@ -59,7 +59,7 @@ class HalfMessageBroker(Protocol):
         """Store a message at once, or keep it as a delayed message until it is due."""
 
     def put(self, message: InnerMessage) -> Stored:
-        """Store a message at once."""
+        """Store a message at once, even if its properties ask for a delay."""
 
 
 class HalfMessages:
@@ -101,9 +101,10 @@ class HalfMessages:
         self._mark_ended(self._find_half_message(header).queue_offset)
 
     def resume_check(self, physical_offset: int) -> None:
-        """Store a half message again whose checks the broker gave up, so that its checks begin anew.
+        """Store a copy of a half message that the broker gave up checking, so that its checks begin anew.
 
-        Do nothing for any other message; raise a `Refusal` if there is no message at this address of the log.
+        Ignore a message without the properties of a half message (REAL_TOPIC, REAL_QID). Raise a `Refusal` if there is
+        no message at this address of the log.
         """
         record = self._broker.store.message_at(physical_offset)
         if record is None:
@@ -227,7 +228,7 @@ class HalfMessages:
         return self._broker.clock.now_ms() - record.born_timestamp
 
     def _immunity_ms(self, record: Record) -> int:
-        """Return the age in milliseconds from which on the message is checked: its own setting, else the broker's."""
+        """Return the age (ms) from which a half message is checked: its own property, else the broker's setting."""
         own_s = _number(record, _IMMUNITY, -1)
         return self._broker.settings.transaction_timeout_ms if own_s < 0 else own_s * 1000
 

@@ -22,7 +22,7 @@ Table = dict[str, dict[int, int]]
 
 
 def table_key(topic: str, group: str) -> str:
-    """Return the key of a topic and a group in the tables."""
+    """Return the key `topic@group` under which offset tables keep a group's offsets in a topic."""
     return f"{topic}{SEPARATOR}{group}"
 
 

@@ -112,8 +112,8 @@ class QueueScan:
     def _take_contiguous(self, offset: int, end: int) -> bool:
         """Add all messages of the response to `records` as one slice of the log, and return True.
 
-        Return False and add nothing if a message is deleted or not adjacent to the next in the log, if the messages
-        together exceed the size limit, or if the limits do not count the whole log as in memory.
+        Return False and add nothing unless the messages are adjacent in the log, none of them is deleted, their total
+        size is within the limit, and the whole log counts as in memory.
         """
         limits, queue = self._limits, self._queue
         first = offset - queue.base

@@ -49,7 +49,7 @@ class SegmentFiles:
         return log
 
     def decode(self, data: memoryview, physical: int) -> Record:
-        """Return the record at an address; raise DamagedData if it is damaged."""
+        """Decode one record; if its bytes are damaged, raise DamagedData with file and byte of address `physical`."""
         try:
             return _decode_whole(data)
         except RocketMQError as cause:
@@ -95,7 +95,7 @@ def _lengthen(path: Path) -> None:
 
 
 def _written_from(path: Path, at: int) -> bytes:
-    """Return a file's content from a position on, without zeros at its end; parts never written are not read."""
+    """Return a sparse file's bytes from `at` to its last nonzero byte; only written parts are searched for it."""
     with path.open("rb", buffering=0) as file:
         number, position, end = file.fileno(), at, at
         while (start := _next_written(number, position)) is not None:
@@ -114,9 +114,9 @@ def _next_written(file: int, at: int) -> int | None:
 
 
 def _end_of_records(segment: memoryview, base: int) -> int:
-    """Return the position behind the complete records with which a segment begins.
+    """Return the position behind the complete records with which a segment begins; its log address is `base`.
 
-    Only the last one is decoded and its checksum checked; of the others, size and address are checked.
+    Size and address field of each record are checked. Only the last record is decoded, and its checksum checked.
     """
     last = at = 0
     while at + _MIN_RECORD_BYTES <= SEGMENT_BYTES and (size := _well_placed_size(segment, at, base)):
@@ -125,7 +125,10 @@ def _end_of_records(segment: memoryview, base: int) -> int:
 
 
 def _well_placed_size(segment: memoryview, at: int, base: int) -> int:
-    """Return the size of the record at position `at` of a segment that begins at address `base`; 0 if there is none."""
+    """Return the size of the record at position `at` of a segment that begins at log address `base`.
+
+    Return 0 if there is no record whose size and address field fit this position.
+    """
     size = int.from_bytes(segment[at : at + 4], "big")
     physical = int.from_bytes(segment[at + PHYSICAL_AT : at + PHYSICAL_AT + 8], "big")
     return size if physical == base + at and _MIN_RECORD_BYTES <= size <= SEGMENT_BYTES - at else 0

@@ -77,7 +77,7 @@ class InnerMessage:
         )
 
     def for_system_topic(self, topic: str, queue_id: int) -> InnerMessage:
-        """Return the message for a system topic's queue; its REAL_TOPIC and REAL_QID properties name its own queue."""
+        """Return the message for a system topic's queue; REAL_TOPIC and REAL_QID keep its own topic and queue."""
         self.properties.update({REAL_TOPIC: self.topic, REAL_QUEUE_ID: str(self.queue_id)})
         return replace(self, topic=topic, queue_id=queue_id, unstored=frozenset())
 
@@ -193,7 +193,7 @@ class Store:
         return self.queue(topic, queue_id).min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset that a queue's next message gets; 0 if the queue was never used."""
+        """Return a queue's maximum offset, behind its last message; 0 if the queue was never used."""
         return self.queue(topic, queue_id).max_offset
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
@@ -224,7 +224,10 @@ class Store:
         return GetResult(scan.status, scan.next_offset, low, high, tuple(scan.records), cold)
 
     def corrected_offset(self, offset: int, right_offset: int) -> int:
-        """Return the offset for a client to go on at after a pull out of bounds: at a master always `right_offset`."""
+        """Return the offset at which a client shall go on after a pull at `offset`, out of the queue's bounds.
+
+        A master returns `right_offset`, the one that the bounds suggest.
+        """
         return right_offset
 
     def messages(self, topic: str, queue_id: int) -> Iterator[Record]:
@@ -297,10 +300,10 @@ class Replica(Store):
         return max(queue.min_offset, queue.max_offset - self.lag)
 
     def corrected_offset(self, offset: int, right_offset: int) -> int:
-        """Return the offset for a client to go on at after a pull out of bounds.
+        """Return the offset at which a client shall go on after a pull at `offset`, out of the queue's bounds.
 
-        It is the pull's own `offset`, because a slave may be behind its master, or `right_offset` if the settings let
-        slaves check offsets.
+        A slave may be behind its master, so it returns `offset` itself. If the settings let slaves check offsets, it
+        returns `right_offset`, the one that the bounds suggest.
         """
         return right_offset if self._corrects_offsets() else offset
 
