@@ -314,13 +314,13 @@ class DataLossError(RocketMQError):
 
 
 class OffsetBeforeEarliest(DataLossError):
-    """A position below the queue's minimum (retention)."""
+    """A position below the queue's minimum offset, because retention has deleted messages."""
 
     code = "OFFSET_BEFORE_EARLIEST"
 
 
 class OffsetBeyondEnd(DataLossError):
-    """A position above the queue's maximum (topic created again, broker restored)."""
+    """A position above the queue's maximum offset, because the topic was created again or a broker was restored."""
 
     code = "OFFSET_BEYOND_END"
 
@@ -350,7 +350,7 @@ class DecodeError(RocketMQError):
 
 
 class ColumnError(RocketMQError, ValueError):
-    """A frame to write has a column that cannot be written, or lacks one."""
+    """A DataFrame to be written that lacks a column, or has one that cannot be written."""
 
     code = "SINK_COLUMN"
 
@@ -376,7 +376,7 @@ class SendError(RocketMQError):
 
 
 class SendBackError(RocketMQError):
-    """Rows for redelivery that brokers did not take back."""
+    """Rows that were sent back for redelivery, and that brokers did not accept."""
 
     code = "SEND_BACK"
 

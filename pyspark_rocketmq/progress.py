@@ -91,7 +91,7 @@ class CommitListener(StreamingQueryListener):
 def planner_status(query: StreamingQuery) -> list[PlannerStatus]:
     """Return the planner's status of each RocketMQ source, from the query's last progress event.
 
-    The list is empty before the first such event, and before PySpark 4.2.
+    The list is empty before the query's first progress event, and with PySpark before 4.2.
     """
     progress = query.lastProgress
     found = (parse_status(each) for each in _offsets(progress, "latestOffset")) if progress else ()

@@ -99,7 +99,7 @@ class LossWarning:
 
     @property
     def offset_count(self) -> int:
-        """Number of offsets between `planned` and `found`."""
+        """Number of offsets from the planned one to the one that brokers hold instead."""
         return abs(self.found - self.planned)
 
     def __str__(self) -> str:
@@ -167,7 +167,10 @@ class GapLog:
         """Gaps that no warning has covered yet."""
 
     def add(self, gap: LossWarning) -> LossWarning | None:
-        """Add a gap; return one warning for all gaps since the last warning if they are numerous enough, else None."""
+        """Add a gap; return one warning for all gaps of its queue since the last warning, or None while they are few.
+
+        They are few while they do not outnumber the queue's earlier gaps.
+        """
         queue = gap.queue
         total = self._totals[queue] = _added(self._totals.get(queue), gap)
         held = self._held[queue] = _added(self._held.get(queue), gap)
@@ -182,7 +185,7 @@ class GapLog:
             yield self._held.popitem()[1].whole
 
     def totals(self) -> list[GapTotal]:
-        """Return the merged gaps of each queue that has more than one."""
+        """Return, for each queue with more than one gap, all its gaps merged into one."""
         return [total for total in self._totals.values() if total.gap_count > 1]
 
 
@@ -221,7 +224,10 @@ def settle_starts(
 
 
 def _compare_start(planned: int, bounds: QueueBounds | None) -> tuple[Finding, int] | None:
-    """Return how a start differs from the queue's bounds, and where to continue; None if it lies within them."""
+    """Return the finding about a start outside the queue's bounds, and where to continue; None if it lies within them.
+
+    Also return None for bounds that a replica reports, since it may lag behind its master.
+    """
     if bounds is None:
         return Finding.NOT_IN_ROUTE, planned
     if bounds.from_replica or bounds.min_offset <= planned <= bounds.max_offset:
@@ -234,9 +240,10 @@ def _compare_start(planned: int, bounds: QueueBounds | None) -> tuple[Finding, i
 def settle_ranges(
     ranges: Iterable[QueueRange], bounds: Mapping[MessageQueue, QueueBounds], *, fail_on_data_loss: bool
 ) -> tuple[list[QueueRange], list[LossWarning]]:
-    """Return planned ranges, cut to the bounds of their queues, with warnings; raise if a loss fails the query.
+    """Return planned ranges, cut to the bounds of their queues, with a warning for each loss.
 
-    The range of a queue without bounds is lost and left out, since the queue has left the route.
+    Leave out ranges of which nothing is left. A queue without bounds has left the route: its whole range is lost.
+    Raise an error for a loss if `fail_on_data_loss` is set.
     """
     settled = []
     warnings = []

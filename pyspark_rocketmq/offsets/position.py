@@ -4,8 +4,8 @@ Spark keeps an offset per batch in its log and compares offsets as text. So equa
 keys are sorted by code point at every level. The JSON object has these keys:
 
     next     topic → broker → queue id → the next offset to read
-    begin    starts in the same shape, of queues whose range does not start at the previous offset's `next`: queues that
-             are new, moved by a loss, or gained from another group member; left out when empty
+    begin    as `next`, the starts of queues whose range does not start at the previous offset's `next`: queues that are
+             new, moved by a loss, or gained from another group member; left out when empty
     group    the group whose position is committed, if one is
     open     as `next`, for queues of which nothing was read before this batch and that begin at their first readable
              message: messages missing at the front of a range that begins there are no loss; left out when empty
@@ -66,8 +66,8 @@ def advance(
 ) -> Position:
     """Return the position after a batch from `starts` to `ends`; return `previous` itself if nothing changes.
 
-    `opened` holds the first readable offsets of queues that may begin there. Raise `MalformedFrame` for a number that
-    is no offset.
+    `group` is the group whose positions the query commits. `opened` has first readable offsets; it counts for queues
+    that start there. Raise `MalformedFrame` if a start or end is no offset, for example negative.
     """
     begin = {queue: start for queue, start in starts.items() if previous is None or previous.next.get(queue) != start}
     if previous is not None and not begin and ends == previous.next:

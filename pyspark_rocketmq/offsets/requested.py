@@ -19,7 +19,7 @@ ANY = "*"
 
 
 class Keyword(Enum):
-    """`earliest`, `latest` or `group` (the group's position); the value is the number that means the same in JSON."""
+    """`earliest`, `latest` or `group` (the group's position); in the user's JSON, the value stands for the keyword."""
 
     EARLIEST = -2
     LATEST = -1
@@ -65,7 +65,7 @@ class Everywhere:
         return self.everywhere
 
     def require_known(self, queues: Collection[MessageQueue]) -> None:
-        """Do nothing: no queue is named."""
+        """Do nothing: the option is for all queues and names none that could be unknown."""
 
 
 class QueuePlace(NamedTuple):
@@ -81,7 +81,10 @@ class QueuePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueTree:
-    """An option that requests targets by queue: an exact key outranks `*` ids, which outrank `*` brokers."""
+    """An option that requests targets under keys of topic, broker and queue id, in which `*` stands for any.
+
+    An exact key outranks one with `*` as id, which outranks one with `*` as broker.
+    """
 
     option: str
     targets: Mapping[QueuePlace, Target]
@@ -126,7 +129,10 @@ def _describe_unknown(place: QueuePlace, known: set[QueuePlace]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RequestedOffsets:
-    """The requested starts or ends: one layer per option, by rank, and fallbacks for queues that no option resolves."""
+    """The requested starts or ends: one layer for each option, highest rank first, and fallbacks.
+
+    Fallbacks decide about queues for which no option yields an offset.
+    """
 
     option: str
     layers: tuple[Layer, ...]

@@ -86,10 +86,10 @@ def resolve_offsets(
 
 
 def opened_if_late(bounds: QueueBoundsMap) -> dict[MessageQueue, int]:
-    """Return the minimum offset of each of these new queues whose first messages were deleted before it was found.
+    """Return the minimum offset of each new queue in `bounds` whose first messages are deleted already.
 
-    More of its messages may be deleted before it is read, which is no loss. A new queue whose minimum is 0 is left out:
-    every message of it must be read.
+    If more of these queues' messages are deleted before they are read, that is no loss. A queue whose minimum is 0 is
+    left out: every message of it must be read.
     """
     return {queue: each.min_offset for queue, each in bounds.items() if each.min_offset > 0}
 
@@ -172,10 +172,10 @@ class _LayerRequest:
         return {queue: self._place_in_time(queue, found[queue], time_ms) for queue, time_ms in times.items()}
 
     def _place_in_time(self, queue: MessageQueue, found: int, time_ms: int) -> _Offset:
-        """Return the offset for a requested time; `found` is what brokers report for it.
+        """Return the offset for a requested time, given the offset `found` that brokers report for it.
 
-        Brokers report the queue's end if no message is stored at or after the time. Then `if_too_young` decides: the
-        result is the end, or an error is raised.
+        Return EARLIEST if that is the queue's first message. Brokers report the queue's end if no message is stored at
+        or after the time: then return the end if `if_too_young` of the request is LATEST, else raise `OptionError`.
         """
         smallest, following, _ = self.bounds[queue]
         if found <= smallest < following:
@@ -191,7 +191,7 @@ class _LayerRequest:
 
 @dataclass(frozen=True, slots=True)
 class _WithCommitted:
-    """A source of offsets that returns committed positions which were fetched earlier."""
+    """Wraps a source of offsets, but returns committed positions that were fetched before."""
 
     source: OffsetSource
     committed: Mapping[MessageQueue, int]

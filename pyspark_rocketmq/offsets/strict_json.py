@@ -29,7 +29,7 @@ def parse_json(text: str, option: str) -> Any:
 
 
 def shorten(text: str) -> str:
-    """Return a text as `shown` does, but shorter: JSON of ten thousand queues must not fill the driver's log."""
+    """Return a text escaped and cut to 200 characters: JSON of ten thousand queues must not fill the driver's log."""
     return shown(text, _SHOWN_LENGTH)
 
 

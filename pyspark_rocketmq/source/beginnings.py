@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class Beginnings:
-    """Finds the starts of one member in queues without a position."""
+    """Finds where a member begins to read in queues in which neither its group nor its checkpoint has a position."""
 
     def __init__(
         self, cluster: Cluster, view: BrokerView, requested: RequestedOffsets, group: str, client_id: str
@@ -55,7 +55,7 @@ class Beginnings:
         return f"<Beginnings of {self._group}, {len(self._ends_at_joining or ())} queues at joining>"
 
     def note_joining(self, start: Position | None, queues: Collection[MessageQueue]) -> None:
-        """Note the present ends of these queues, in the first call only; later calls do nothing.
+        """Note, in the first call only, the ends that these queues have when the query joins its group.
 
         Note no ends if there is a checkpoint (`start` is not None): then the query joined in an earlier run.
         """
@@ -133,7 +133,7 @@ class Gained:
         return resolved.positions
 
     def ends_before(self, positions: Positions) -> Positions:
-        """Return the present ends of those queues that end before their offset in `positions`, by their masters."""
+        """Return the end of each queue that ends before its offset in `positions`; ignore ends that replicas report."""
         if all(offset <= self.bounds[queue].max_offset for queue, offset in positions.items()):
             return {}
         fresh = self.fetch_fresh(self.bounds)

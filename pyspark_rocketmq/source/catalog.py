@@ -94,12 +94,15 @@ class QueueCatalog:
             raise OptionError("subscribePattern", pattern, "no topic matches", advice="check the pattern")
 
     def _elsewhere(self) -> list[MessageQueue]:
-        """Return the readable queues that are not read because of their machine rooms."""
+        """Return the readable queues that the options choose by topic but leave out by machine room."""
         taken, covered = filter(self._options.selection.takes, chain.from_iterable(self._routed)), set(self._covered)
         return [queue for queue in taken if queue not in covered]
 
     def plan_settings(self, queues: Sequence[MessageQueue]) -> PlanSettings:
-        """Return the settings for cutting tasks; for the strategy CONFIG, with the queues of each slot."""
+        """Return the settings by which ranges are cut into tasks; warn once of each queue that no list has.
+
+        If the user lists the queues of each slot (the strategy CONFIG), the settings contain these lists.
+        """
         plan, slots = self._options.plan, self._options.queue_lists
         if not slots:
             return plan
@@ -159,8 +162,8 @@ class QueueCatalog:
     def _warn_of_misnamed(self, names: frozenset[str]) -> None:
         """Warn of `names`, which name servers list but no topic can have, if one of them is new since the last call.
 
-        They are not compared with the pattern, because that may take minutes for a long name. `names` lacks the topics
-        that brokers make from their own names, such as `room1@broker-a`: nobody reads those.
+        Such topics are not read: to compare a long name with the user's pattern may take minutes. The caller leaves out
+        names that brokers make from their own, such as `room1@broker-a`, since nobody reads those.
         """
         if names - self._misnamed:
             text = "name servers list %d names that no topic can have, which are not read, for example %s"
@@ -168,9 +171,10 @@ class QueueCatalog:
         self._misnamed = names
 
     def _readable(self, topic: str, may_be_absent: bool) -> Sequence[MessageQueue]:
-        """Return the topic's readable queues, none for a topic that is absent.
+        """Return the topic's readable queues; none if the topic is absent, which is an error unless `may_be_absent`.
 
-        Name servers are asked for an absent topic again only after the lifetime of routes.
+        Topics that match a pattern may always be absent. Name servers are asked for an absent topic again only after
+        the lifetime of routes.
         """
         if self._clock() < self._absent_until.get(topic, float("-inf")):
             return ()
@@ -199,7 +203,7 @@ class QueueCatalog:
 
 
 def _is_strange(name: str) -> bool:
-    """Return whether a name can be no topic's, broker's or cluster's: too long, or with unprintable characters."""
+    """Return whether a name is too long for a topic, broker or cluster, or has unprintable characters."""
     return not name.isprintable() or len(name) > MOST_TOPIC
 
 

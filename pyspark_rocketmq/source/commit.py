@@ -13,7 +13,7 @@ The checkpoint alone decides where such a query goes on; committed offsets serve
 - a failed commit is a warning and is repeated later; it never fails the query and does not delay commits at other
   brokers.
 
-A thread with a cluster of its own commits, so that planning does not wait. The two threads share only an inbox: the
+A thread with connections of its own commits, so that planning does not wait. The two threads share only an inbox: the
 planner puts positions into it, the committing thread keeps the newest until they are due.
 """
 
@@ -67,7 +67,7 @@ class GroupCheck:
         self._due = self._clock() + self._interval_s
 
     def _representatives(self, topics: Iterable[str]) -> list[str]:
-        """Return one topic of each group of topics that have the same brokers: asking about the others adds nothing."""
+        """Return one topic for each set of brokers: asking the same brokers about another topic would add nothing."""
         found: dict[frozenset[str], str] = {}
         for topic in topics:
             with suppress(TopicNotFound):  # A topic without brokers has no members.
@@ -195,7 +195,7 @@ class _PendingCommit(NamedTuple):
 
 
 class Committer:
-    """Takes acknowledged positions and commits the newest of them in a thread of its own."""
+    """Takes positions before which everything is finished, and commits the newest ones in a thread of its own."""
 
     def __init__(self, commit: Commit, min_interval_s: float = 0.0, rhythm: PlannerRhythm = NORMAL) -> None:
         self._commit = commit
@@ -228,7 +228,7 @@ class Committer:
             self._inbox.put(_PendingCommit(positions, rewound=rewound))
 
     def note_rewound(self, queues: Collection[MessageQueue]) -> None:
-        """Allow the next commit to move these queues back, because an earlier run found that they had lost messages."""
+        """Let the next commit store smaller offsets for these queues, where an earlier run went back after a loss."""
         self._inbox.put(_PendingCommit(rewound=queues))
 
     def flush(self, timeout_s: float) -> bool:

@@ -183,7 +183,7 @@ def _lock(file: int, stretch: _Stretch) -> bool:
 
 
 def _holder(file: int, stretch: _Stretch) -> str:
-    """Return text that names the process that locks bytes of `stretch` in the open lock file `file`."""
+    """Return a text that names the process which has locked bytes in the range `stretch` of the open lock file."""
     if sys.platform != "linux":
         return "another process"
     asked = struct.pack(_LOCK_FORMAT, fcntl.F_WRLCK, os.SEEK_SET, stretch.start, stretch.length, 0)

@@ -11,7 +11,7 @@ a break, the checkpoint decides where the query goes on; in a gained queue, the 
 - a replica's position is never compared with the committed one, because replicas always lag;
 - a broker that was killed comes back with positions that are some seconds old. A position that the group may have had
   before counts as old if the broker did not answer before, or if another process or another connection reports it. Then
-  the query's own position is committed again. An old position may be larger than that: the group was moved back since.
+  the query's own position is committed again. An old position may be larger, if the group was moved back since.
 
 The planning thread first fetches positions and then commits, so no reported position is older than the last commit. In
 between, the planner compares the positions that it is about to commit with the queues' bounds. A broker is asked at
@@ -50,7 +50,7 @@ class QueueFacts(Protocol):
         """Return the first offset to read in each of these queues, in which neither group nor query has a position."""
 
     def ends_before(self, positions: Positions) -> Positions:
-        """Return the present ends of those queues that end before their offset in `positions`, by their masters."""
+        """Return the end of each queue that ends before its offset in `positions`; ignore ends that replicas report."""
 
 
 class BrokerIncarnation(NamedTuple):
@@ -85,9 +85,10 @@ class _Held:
     """Whether the brokers' position is from before the group was moved back, so that a smaller one replaces it."""
 
     def news(self) -> int | None:
-        """Return the offset after finished work if it is to be committed now, else None.
+        """Return the end of finished work if it is to be committed now, else None.
 
-        It is not if brokers hold it already, or hold a larger one that is neither void nor outdated.
+        It is not to be committed if brokers have it already, or if they have a larger position that is neither void
+        (beyond the queue's end) nor outdated (from before the group was moved back).
         """
         if self.done is None or self.done == self.committed:
             return None
@@ -101,12 +102,15 @@ class _Held:
         self.largest = max(self.largest, offset)
 
     def note_committed(self, offset: int) -> None:
-        """Note an offset that brokers hold now."""
+        """Note that brokers now store `offset` as the group's position in this queue."""
         self.committed = offset
         self.largest = max(self.largest, offset)
 
     def is_forgotten(self, reported: ReportedPosition, source: BrokerIncarnation, after_silence: bool) -> bool:
-        """Return whether a broker reports an old offset instead of the committed one, because it was killed since."""
+        """Return whether a broker lost the committed offset because it was killed, and reports an earlier one.
+
+        `source` is the process that reports; `after_silence` tells that the broker did not respond before.
+        """
         if self.committed is None or reported.offset in (self.committed, self.tried):
             return False
         if reported.offset > self.largest:
@@ -124,9 +128,9 @@ class _Pace:
     """Whether a request got no response since the last exchange that succeeded."""
 
     def note(self, now_s: float, interval_s: float, pause_s: float, failure: RocketMQError | None) -> None:
-        """Note the end of an exchange of positions with the broker, and its `failure`, if any.
+        """Note that an exchange of positions with the broker has ended, and its `failure`, if any.
 
-        The next exchange is due after `interval_s` or `pause_s`, whichever is longer.
+        The next exchange is due after `interval_s`, or after `pause_s` (the backoff of a failure) if that is longer.
         """
         self.failures_in_a_row = self.failures_in_a_row + 1 if failure else 0
         self.is_silent = failure is not None and (self.is_silent or not isinstance(failure, BrokerError))
@@ -168,7 +172,7 @@ class GroupPositions:
     # --- queues come and go ------------------------------------------------------------------------------------------
 
     def keep(self, owned: Mapping[MessageQueue, Assigned]) -> None:
-        """Note the queues that the member owns now; forget any that it lost since the last call, even if regained."""
+        """Note the queues that the member owns now; forget positions of queues that it lost since, even if regained."""
         self._owned = owned
         self._held = {queue: held for queue, held in self._held.items() if owned.get(queue) is held.tenure}
 
@@ -213,7 +217,8 @@ class GroupPositions:
     def _find_void(self, committed: Positions, checkpoint: Positions, facts: QueueFacts) -> Collection[MessageQueue]:
         """Return the queues that end between their committed position and their checkpoint position; warn of each.
 
-        The larger of the two is void, because the queue was created again or the broker was restored.
+        The larger of these two positions is void, because the queue was created again or the broker was restored; a
+        batch can start at the smaller one.
         """
         both = {
             queue: sorted((committed[queue], known))
@@ -234,9 +239,10 @@ class GroupPositions:
     # --- exchanges with brokers --------------------------------------------------------------------------------------
 
     def note_done(self, positions: Positions, rewound: Positions) -> None:
-        """Note that everything before these positions is finished; ignore queues whose next batch starts elsewhere.
+        """Note that everything before these positions is finished, so that `commit` commits them.
 
-        `rewound` has the ends of queues that end before their position. There the end is committed instead.
+        Ignore a queue whose next batch does not start at its position, because somebody else moved the group. `rewound`
+        has the ends of queues that now end before their position; there the end is committed.
         """
         for queue, held in self._held.items():
             held.is_void = held.is_void or queue in rewound
@@ -295,9 +301,10 @@ class GroupPositions:
         return BrokerIncarnation(reported.place, self._connection_to(reported.place))
 
     def _take(self, queue: MessageQueue, held: _Held, reported: ReportedPosition | None, after_silence: bool) -> None:
-        """Note the position that a broker process reports for a queue, and which process this is; None: it has none.
+        """Compare the position that a broker process reports for a queue with the committed one, and note the process.
 
-        Compare the position with the committed one, unless a replica reports it.
+        A replica's position is not compared. If `reported` is None, the broker has no position: note that none is
+        committed. `after_silence` tells that the broker did not respond to an earlier request.
         """
         if reported is None:
             held.committed = None
@@ -317,8 +324,8 @@ class GroupPositions:
     ) -> None:
         """Compare the position that a broker reports for a queue with the one that was committed last.
 
-        If somebody else set it, the next batch starts there. If it is an old one, from before the broker was killed,
-        the query's own position is committed again.
+        If somebody else set the reported position, the next batch starts there. If it is an old one, which came back
+        because the broker was killed, the query's own position is committed again.
         """
         stored = reported.offset
         if held.is_forgotten(reported, source, after_silence):

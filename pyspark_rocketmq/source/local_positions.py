@@ -45,7 +45,7 @@ class LocalPositions:
         return f"<LocalPositions {self.path}>"
 
     def require_writable(self) -> None:
-        """Raise `OptionError` if the directory cannot be created or written to."""
+        """Raise `OptionError` if the directory of the positions file cannot be created or written to."""
         directory = self.path.parent
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -69,10 +69,10 @@ class LocalPositions:
         return {queue: known[queue] for queue in queues if queue in known}
 
     def commit(self, positions: Positions, rewound: Collection[MessageQueue] = ()) -> list[RocketMQError]:
-        """Write positions to the file; one that is smaller than in the file only for `rewound` queues, after a loss.
+        """Write positions to the file, but no smaller one than it has, except for `rewound` queues.
 
-        The file keeps the positions of other queues. Always return an empty list: what cannot be written now is written
-        in the next call.
+        A loss moved the query back in these. The file keeps the positions of other queues. Always return an empty list,
+        because there are no failures to report: what cannot be written now is written in the next call.
         """
         self._warn_of_larger(positions, rewound)
         for queue, offset in positions.items():
@@ -81,7 +81,10 @@ class LocalPositions:
         return []
 
     def _warn_of_larger(self, positions: Positions, rewound: Collection[MessageQueue]) -> None:
-        """Warn of positions that are larger in the file: always if a loss moves them back, else once per queue."""
+        """Warn of queues whose position in the file is larger than in `positions`.
+
+        For `rewound` queues, which a loss moves back, always warn; for others only once.
+        """
         for queue, held in self.fetch(positions).items():
             if held > positions[queue] and (queue in rewound or queue not in self._warned):
                 what = "is moved back to it, after the loss that was reported" if queue in rewound else "stays"
@@ -100,7 +103,7 @@ class LocalPositions:
 
 
 class LocalView(BrokerView):
-    """A view whose group keeps its positions in a local file instead of at brokers."""
+    """Fetches bounds from brokers as `BrokerView` does, but the group's positions from a local file."""
 
     def __init__(self, cluster: Cluster, positions: LocalPositions, rhythm: PlannerRhythm) -> None:
         super().__init__(cluster, positions.group, rhythm)

@@ -20,7 +20,10 @@ _log = logging.getLogger(__name__)
 
 
 class LossJournal:
-    """Raises for a loss if losses fail the query, else warns and counts; the loss policy of the pull engine."""
+    """Raises an error for a loss if losses fail the query, else logs and counts a warning.
+
+    Planners and the pull engine report to it what they find.
+    """
 
     def __init__(self, fail_on_data_loss: bool) -> None:
         self._fail_on_data_loss = fail_on_data_loss
@@ -58,7 +61,7 @@ class LossJournal:
             _log.warning("%s", warning)
 
     def finish(self) -> None:
-        """Log the losses within ranges that are not logged yet, and the total of each queue that has several."""
+        """Log the gaps that no warning has covered yet, and the total of each queue that has several gaps."""
         for warning in (*self._gaps.rest(), *self._gaps.totals()):
             _log.warning("%s", warning)
 

@@ -125,9 +125,9 @@ class MemberRole:
         return [queue for queue in queues if positions[queue] < target[queue]]
 
     def acknowledge(self, finished: Positions, rewound: Positions) -> None:
-        """Commit the positions before which everything is finished, in owned queues.
+        """Commit, in the queues that the member owns, `finished`: positions before which everything is finished.
 
-        `rewound` has the ends of queues that now end before their finished position; these are committed instead.
+        `rewound` has the ends of queues that now end before their position in `finished`; there the end is committed.
         """
         self.positions.note_done(finished, rewound)
         self.positions.commit()

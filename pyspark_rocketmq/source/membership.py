@@ -124,7 +124,10 @@ class QueryMember:
     # --- for the planning thread -------------------------------------------------------------------------------------
 
     def owned(self) -> dict[MessageQueue, Assigned]:
-        """Return the assigned queues with their assignments; leave out queues gained less than `settle_s` ago."""
+        """Return the assigned queues with their assignments.
+
+        Leave out queues gained less than `settle_s` ago, so that their last owners can commit first.
+        """
         before_s = self._clock.now_s() - self._rhythm.settle_s
         since_s = self._since_s
         return {each.queue: each for each in self._table.all() if since_s.get(each.queue, before_s + 1) <= before_s}
@@ -239,13 +242,13 @@ class _OwnList:
         return self.listed.select(queues)
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """Return the queues in this member's list once for each member, because the others' lists are unknown."""
+        """Return this member's listed queues, once for each of `members`: it does not know the lists of the others."""
         return [self.listed.select(queues) for _ in members]
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """Wraps a strategy for the first assignment: raises while brokers do not list this member."""
+    """Wraps an allocation strategy until a topic is first assigned: raises while brokers do not list this member."""
 
     strategy: AllocateStrategy
 
@@ -273,9 +276,9 @@ def _make_strategy(share: ShareSettings) -> AllocateStrategy:
 
 
 def _room_of(client_id: str, rooms: Mapping[str, str]) -> str | None:
-    """Return a member's machine room: in `rooms`, that of the first pattern that matches its client id, else None.
+    """Return the machine room of a member; None if no pattern matches its client id.
 
-    `*` in a pattern stands for any text.
+    `rooms` gives a machine room for each pattern of client ids, the first match decides; `*` stands for any text.
     """
     parts = {pattern: map(re.escape, pattern.split("*")) for pattern in rooms}
     return next((rooms[each] for each, fixed in parts.items() if re.fullmatch(".*".join(fixed), client_id)), None)

@@ -46,7 +46,7 @@ class RangePartition(InputPartition):
 def freeze_imports() -> None:
     """Exclude imported modules from the garbage collection that Spark's worker runs after every task.
 
-    Only the first call does so. It comes after a first batch was decoded, because decoding imports the most.
+    Only the first call has an effect. A batch is decoded before it, because decoding imports the most modules.
     """
     gc.freeze()
 
@@ -97,7 +97,7 @@ def _count(blocks: Iterator[Block], report: TaskReport, options: ReaderOptions) 
 
 
 def _time(batches: Iterator[Decoded], report: TaskReport) -> Iterator[Decoded]:
-    """Yield the batches, and add the time that the task waited for each to the report."""
+    """Yield the decoded batches; add to the report the time for which the task waited, without its processor time."""
     while True:
         began_s, busy_s = time.perf_counter(), time.thread_time()
         decoded = next(batches, None)
@@ -108,6 +108,6 @@ def _time(batches: Iterator[Decoded], report: TaskReport) -> Iterator[Decoded]:
 
 
 def _cut(batch: RecordBatch, rows: int) -> Iterator[RecordBatch]:
-    """Yield the record batch in pieces of at most `rows` rows; a decoded block may have more."""
+    """Yield a record batch in pieces of at most `rows` rows."""
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)

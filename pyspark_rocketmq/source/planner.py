@@ -80,9 +80,10 @@ class Planner:
     def latest(self, start: Position | None, *, is_done: bool = True, without_caps: bool = False) -> Position:
         """Return the end of the next batch, or `start` itself if there is nothing new.
 
-        `is_done` tells that everything before `start` is finished; then acknowledge it. With `without_caps`, the limits
-        in the options have no effect. In a run of availableNow, do not return `start` while queues short of the target
-        lack their locks: wait for these, and raise `LockRefused` if brokers do not grant them in time.
+        Also acknowledge `start`, unless `is_done` is false: then work before it may be unfinished. With `without_caps`,
+        ignore the limits in the options. A run of availableNow ends when `start` is returned. So if nothing else is
+        new, but queues that are not read to their targets lack their locks, wait for these; raise `LockRefused` if
+        brokers do not grant them in time.
         """
         deadline = None
         while True:
@@ -113,7 +114,7 @@ class Planner:
     def _admit(
         self, start: Position | None, starts: Starts, ready: Collection[MessageQueue], without_caps: bool
     ) -> _Plan:
-        """Return the end of the batch by its limits and target, and the queues that wait for locks."""
+        """Return the end of the next batch, within limits and the run's target, and the queues that wait for locks."""
         positions, target = starts.positions, self._target
         ends = {queue: end for queue, end in _ends(starts.bounds).items() if queue in ready}
         blocked: list[MessageQueue] = []
@@ -141,7 +142,10 @@ class Planner:
 
     @property
     def is_settled(self) -> bool:
-        """Whether `latest` would return the same as last time: cached bounds are valid and no queue came or went."""
+        """Whether `latest` would return the same as last time: cached bounds are valid, and no queue came or went.
+
+        Always false with locks and for a member of a group, because locks and owned queues change at any time.
+        """
         return not (self.role.needs_each_trigger or self._view.is_due or self._catalog.is_old)
 
     def acknowledge(self, position: Position) -> None:
@@ -189,10 +193,10 @@ class Planner:
     # --- at the beginning of a run -----------------------------------------------------------------------------------
 
     def _begin(self, position: Position | None, queues: list[MessageQueue]) -> None:
-        """Begin the query's role in its group, in the first call of a run; later calls do nothing.
+        """Check that the query may run, and begin its role in its group, in the first call of a run; then do nothing.
 
-        Before that, raise if the checkpoint belongs to another query, or if brokers would ignore the filter. To begin,
-        a `SoloRole` checks that its group has no live members; a `MemberRole` joins its group.
+        Raise if the checkpoint belongs to another query, if brokers would ignore the filter, or if a `SoloRole` finds
+        live members in its group. A `MemberRole` joins its group.
         """
         if self._has_begun:
             return

@@ -50,7 +50,7 @@ class Starts(NamedTuple):
 class StartJudge:
     """Compares known positions with the bounds of queues, to find losses.
 
-    A loss is reported only if bounds that were fetched after the positions were known show it.
+    Bounds that are older than a position prove no loss: they are fetched again before a loss is reported.
     """
 
     def __init__(self, options: ReaderOptions, catalog: QueueCatalog, view: BrokerView, journal: LossJournal) -> None:
@@ -79,11 +79,11 @@ class StartJudge:
         return self.fetch_bounds(list(queues), {queue.topic for queue in queues})
 
     def judge(self, known: Positions, bounds: Mapping[MessageQueue, QueueBounds], opened: Positions) -> Starts:
-        """Return the known positions as starts, moved into the bounds; raise for a loss if losses fail the query.
+        """Return the starts of a batch: `known` positions, moved into bounds; raise for a loss if it fails the query.
 
-        If a position seems lost, the bounds are fetched again first, because they may be older than the position: an
-        administrator may have moved the group to an end that the queue reached later. In the queues of `opened`, of
-        which nothing has been read yet, messages deleted at the front are no loss.
+        If a position lies outside the bounds, fetch these again first: cached bounds may be older than the position,
+        for example if an administrator has just moved the group to the queue's newest end. Nothing has been read yet of
+        the queues in `opened`, so messages deleted at their front are no loss.
         """
         settled = settle_starts(known, bounds, fail_on_data_loss=False, opened=opened)
         if any(LOSS_RULES[warning.finding].error for warning in settled.warnings):
@@ -113,7 +113,7 @@ class NoLocks:
     """Stands in for `LockKeeper` in a query that needs no locks: every queue may be read."""
 
     def hold(self, queues: Collection[MessageQueue]) -> Collection[MessageQueue]:
-        """Return all queues."""
+        """Return all `queues`: without locks every one may be read."""
         return queues
 
     def require(self, queues: Collection[MessageQueue]) -> None:
@@ -123,7 +123,7 @@ class NoLocks:
         """Return at once: no lock is ever missing."""
 
     def close(self) -> None:
-        """Release nothing."""
+        """Do nothing: no lock is held."""
 
 
 class SoloRole:
@@ -235,15 +235,15 @@ class SoloRole:
         return queues
 
     def acknowledge(self, finished: Positions, rewound: Positions) -> None:
-        """Give the positions before which everything is finished to the committing thread.
+        """Have the committing thread commit `finished`: positions before which everything is finished.
 
-        `rewound` has the ends of queues that now end before their finished position; these are committed instead.
+        `rewound` has the ends of queues that now end before their position in `finished`; there the end is committed.
         """
         if self.committer:
             self.committer.acknowledge({**finished, **rewound}, rewound.keys())
 
     def note_rewound(self, queues: Collection[MessageQueue]) -> None:
-        """Allow the next commit to move these queues back, because an earlier run found that they had lost messages."""
+        """Let the next commit store smaller offsets for these queues, where an earlier run went back after a loss."""
         if self.committer and queues:
             self.committer.note_rewound(queues)
 

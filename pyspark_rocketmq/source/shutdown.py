@@ -33,7 +33,7 @@ _OURS = __name__.partition(".")[0]
 
 
 class ShutdownHandler:
-    """Ends the process in which Spark calls a reader on SIGTERM, or when the process's parent has ended.
+    """Ends the planner's process, in which Spark calls a reader, after a SIGTERM or when its parent process has ended.
 
     Does nothing outside the main thread, or on Windows.
     """

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class StrategyCheck:
-    """Compares one member's strategy with those of the other members. Used by one thread."""
+    """Compares this member's allocation strategy with those of the group's other members. Used by one thread."""
 
     def __init__(self, cluster: Cluster, group: str, client_id: str, strategy: str) -> None:
         self._cluster = cluster
@@ -39,7 +39,7 @@ class StrategyCheck:
         self._may_ask = True
 
     def ask_one(self, members: Collection[str]) -> None:
-        """Ask one of the members that were not asked before, and log a warning if its strategy is another one."""
+        """Ask one more member for its allocation strategy, and log a warning if it is not the one of this member."""
         self._asked.intersection_update(members)
         new = next((each for each in members if each not in (*self._asked, self._client_id)), None)
         if new is not None and self._may_ask:
@@ -65,8 +65,8 @@ class StrategyCheck:
 def _plain_name(reported: str) -> str:
     """Return RocketMQ's short name of a strategy; for a user's own strategy, the name of its class.
 
-    Java reports a strategy as the name of its class, with `@` and a number behind it. If the strategy uses another one
-    inside each machine room, that one is left out.
+    Java reports a strategy as the name of its class, followed by `@` and a number. If the strategy uses a second one
+    inside each machine room, the name of the second one is left out.
     """
     name = reported.partition("@")[0]
     try:

@@ -149,7 +149,10 @@ class PlainStreamReader(StreamReader):
 
     @property
     def planner(self) -> Planner:
-        """The query's planner; making it logs a warning if batches are limited: availableNow then ends after one."""
+        """The query's planner, made when it is first used.
+
+        Making it logs a warning if the options limit batches, because a run of availableNow then reads one batch only.
+        """
         limits = self.options.limits
         if self._planner is None and (limits.max_per_trigger or limits.max_per_queue):
             _log.warning(

@@ -115,7 +115,7 @@ class BrokerView:
 
 
 def make_view(cluster: Cluster, options: ReaderOptions, rhythm: PlannerRhythm = NORMAL) -> BrokerView:
-    """Return a `LocalView` if the options keep the group's positions in a local file, else a `BrokerView`."""
+    """Return the planner's source of offsets: `LocalView` if positions are kept in a local file, else `BrokerView`."""
     if options.local is None:
         return BrokerView(cluster, options.pull.group, rhythm)
     from .local_positions import LocalPositions, LocalView
