@@ -59,7 +59,7 @@ class QueueData(Body):
 
 @members
 class TopicQueueMappingInfo(Body):
-    """Mapping of logical queues of a static topic to queues of one broker."""
+    """Map from the logical queue ids of a static topic to the queue ids of one broker."""
 
     topic: str | None = None
     scope: str | None = None
@@ -180,7 +180,7 @@ class LockBatchRequestBody(Body):
 
 @members
 class LockBatchResponseBody(Body):
-    """Queues that the client has locked now."""
+    """Queues whose locks the requesting client now holds."""
 
     wire_names: ClassVar = {"lock_ok_mq_set": "lockOKMQSet"}
 
@@ -592,7 +592,7 @@ def _dict_reader(read_key: Reader, read_item: Reader) -> Reader:
 
 
 def _body_reader(cls: Any) -> Reader:
-    """Return a function that converts parsed JSON to a body; a member that is null or absent has its default."""
+    """Return a function that converts parsed JSON to a body; a member that is null or absent gets its default."""
     hints = get_type_hints(cls)
     members = {name: (attribute, _reader(hints[attribute])) for name, attribute in _wire_order(cls)}
 
