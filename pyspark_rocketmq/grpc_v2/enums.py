@@ -128,7 +128,7 @@ class TransactionSource(IntEnum):
 
 
 class QueryOffsetPolicy(IntEnum):
-    """Which offset of a queue a request asks for: the minimum, the maximum, or that of a time.
+    """The offsets of a queue for which a request can ask: the minimum, the maximum, or that of a time.
 
     The minimum is 0: unlike most enums of the API, this one has no value that means "not set".
     """

@@ -79,7 +79,7 @@ class GivenOptions:
             raise OptionError(given.option, shown, what, advice="drop one of the two", code="OPTION_CONFLICT")
 
     def check_scope(self) -> None:
-        """Raise `OptionError` if an option was given that does not apply to the current use, such as a streaming read."""
+        """Raise `OptionError` if an option is given that does not apply to the current use (a streaming read, ...)."""
         for option in self._values:
             if self.use not in option.use:
                 homes = " and ".join(USES[letter] for letter in option.use)
@@ -88,7 +88,7 @@ class GivenOptions:
                 raise self.refuse(option, f"not for {USES[self.use]}", advice=advice, code="OPTION_SCOPE")
 
     def drop_other_uses(self) -> None:
-        """Drop given options that do not apply to the current use, such as options for reads only in a helper function."""
+        """Drop given options that do not apply to the current use; for a helper function, those of reads only."""
         self._values = {option: value for option, value in self._values.items() if self.use in option.use}
 
 

@@ -157,8 +157,9 @@ class FrameBuffer:
     def _move_on(self) -> None:
         """Replace `chunk` by another one, new or reused, that begins with the bytes not yet returned as frames.
 
-        It has the usual size, which doubles with each call up to `LARGEST_CHUNK_BYTES`. It is larger if the copied
-        bytes need more room: twice their number, but not more than the size of the incomplete frame that they begin.
+        The new chunk has the usual size, which doubles with each call up to `LARGEST_CHUNK_BYTES`. It is larger if
+        the copied bytes need more room: twice their number, but not more than the size of the incomplete frame that
+        they begin.
         """
         start, end = self.start, self.end
         rest = self.chunk[start:end]
