@@ -1,6 +1,6 @@
 """Define the enums of the gRPC API.
 
-The names are RocketMQ's own. Only the zeros that mean "not set" have other names: here they are all UNSPECIFIED.
+The names are RocketMQ's own, except that a value 0 that means "not set" is always called UNSPECIFIED.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class AddressScheme(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether a queue can be read, written, or both."""
+    """Whether a queue can be read, written, both, or neither."""
 
     UNSPECIFIED = 0
     NONE = 1
@@ -128,7 +128,10 @@ class TransactionSource(IntEnum):
 
 
 class QueryOffsetPolicy(IntEnum):
-    """The offsets of a queue that a request can ask for; zero is a valid choice, not "not set"."""
+    """The offsets of a queue for which a request can ask: the minimum, the maximum, or that of a time.
+
+    The minimum is 0: unlike most enums of the API, this one has no value that means "not set".
+    """
 
     BEGINNING = 0
     END = 1
@@ -144,7 +147,7 @@ class OffsetPolicy(IntEnum):
 
 
 class LiteSubscriptionAction(IntEnum):
-    """Changes to the set of lite topics that a client has subscribed to."""
+    """Ways to change the set of lite topics to which a client has subscribed."""
 
     PARTIAL_ADD = 0
     PARTIAL_REMOVE = 1

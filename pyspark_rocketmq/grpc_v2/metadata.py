@@ -47,7 +47,7 @@ def sign(secret: str, date_time: str) -> bytes:
 
 
 def make_authorization(access_key: str, secret: str, date_time: str) -> str:
-    """Return the value of the metadata item `authorization` for a call at this time."""
+    """Return the value of the metadata item `authorization` for a call whose `x-mq-date-time` is `date_time`."""
     signature = sign(secret, date_time).hex()
     return f"{_ALGORITHM} Credential={access_key}, SignedHeaders={DATE_TIME}, Signature={signature}"
 

@@ -119,7 +119,10 @@ def _message_type_name(message: DescriptorProto, field: FieldDescriptorProto, ki
 
 
 def _add_entry(message: DescriptorProto, field_name: str) -> str:
-    """Add the type of a map field's entries, and return the type's name: on the wire, a map is a list of entries."""
+    """Define, inside the message, the type of one entry of a map field; return the type's name.
+
+    On the wire, a map is a list of entries.
+    """
     name = "".join(word.capitalize() for word in field_name.split("_")) + "Entry"
     entry = _describe_message(name, _ENTRY)
     entry.options.map_entry = True
@@ -136,7 +139,10 @@ def _choice_index(message: DescriptorProto, choice: str) -> int:
 
 
 def _add_presence(message: DescriptorProto) -> None:
-    """Give each optional field a `oneof` of its own, as proto3 requires; they follow the API's own `oneof`s."""
+    """Put each optional field into a `oneof` of its own, as proto3 requires.
+
+    All other fields must be in the message already: protobuf wants these `oneof`s after those of the API itself.
+    """
     for field in message.field:
         if field.proto3_optional:
             field.oneof_index = _choice_index(message, f"_{field.name}")

@@ -116,7 +116,7 @@ def read_properties(message: Any) -> dict[str, str]:
 
 
 def is_packed(message: Any) -> bool:
-    """Return whether the body of a message is compressed; its first bytes show the format."""
+    """Return whether the body of a message is compressed; only the body's first bytes show in which format."""
     return bool(message.system_properties.body_encoding == Encoding.GZIP)
 
 

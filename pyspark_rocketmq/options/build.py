@@ -195,10 +195,10 @@ def _build_allocation(given: GivenOptions) -> AllocationSettings:
 
 
 def _build_plan(given: GivenOptions) -> PlanSettings:
-    """Return the settings that divide a batch into tasks.
+    """Return the settings that divide a batch into slots (groups of queues) and these into tasks.
 
-    In a member of a group, the user's strategy assigns queues to members. So its slots are assigned by the default
-    strategy, which gives each slot consecutive queues.
+    If the query is a member of its group, the allocation strategy that the user sets assigns queues to members. The
+    default strategy then assigns the member's queues to slots; it gives each slot consecutive queues.
     """
     return PlanSettings(
         allocation=AllocationSettings() if shares(given) else _build_allocation(given),
@@ -259,10 +259,10 @@ def _build_content(given: GivenOptions) -> Content:
 
 
 def commits(given: GivenOptions) -> bool:
-    """Return whether the query commits positions: as the user says, or by default whether it has a group of its own.
+    """Return whether the query commits positions: as `commitOffsets` says; by default, whether it has its own group.
 
-    The tools group, which readers without a group share, does not count as one. By default, a broadcasting query
-    without a directory for local positions does not commit either.
+    The tools group does not count, because all readers without a group share it. If `commitOffsets` is not given, a
+    broadcasting query commits only if it has a directory for local positions, too.
     """
     wanted = given.maybe(grouping.COMMIT_OFFSETS)
     if wanted is not None:
@@ -291,7 +291,10 @@ def _build_local(given: GivenOptions) -> LocalSettings | None:
 
 
 def locks(given: GivenOptions) -> bool:
-    """Return whether the query locks queues at brokers: as the user says, else if it is a member and reads in order."""
+    """Return whether the query locks queues at brokers: as `lockQueues` says.
+
+    If that is not given, a query locks queues if it is a member of its group and reads queues in order.
+    """
     wanted = given.maybe(grouping.LOCK_QUEUES)
     return shares(given) and given.get(batching.ORDERING) if wanted is None else wanted
 
@@ -303,7 +306,7 @@ def _build_locks(given: GivenOptions) -> LockSettings | None:
 
 
 def shares(given: GivenOptions) -> bool:
-    """Return whether the query is a member of its group, which shares the queues among its members."""
+    """Return whether the query is a member of its group, so that it reads only the queues assigned to it."""
     return given.get(grouping.GROUP_MEMBERSHIP)
 
 

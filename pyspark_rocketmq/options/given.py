@@ -50,7 +50,7 @@ class GivenOptions:
         return cast(T, self._values[option].value) if option in self._values else _read_default(option)
 
     def refuse(self, option: Option[Any], what: str, *, advice: str, code: str) -> OptionError:
-        """Return an `OptionError` about an option, under the name by which the user gave it."""
+        """Return an `OptionError` about an option, which it calls by the name that the user wrote, if any."""
         name = self._values[option].given.option if option in self._values else option.name
         return OptionError(name, self.shown(option), what, advice=advice, code=code)
 
@@ -79,7 +79,7 @@ class GivenOptions:
             raise OptionError(given.option, shown, what, advice="drop one of the two", code="OPTION_CONFLICT")
 
     def check_scope(self) -> None:
-        """Raise `OptionError` for the first option that does not apply to `use`, such as an end in a streaming read."""
+        """Raise `OptionError` if an option is given that does not apply to the current use (a streaming read, ...)."""
         for option in self._values:
             if self.use not in option.use:
                 homes = " and ".join(USES[letter] for letter in option.use)
@@ -88,7 +88,7 @@ class GivenOptions:
                 raise self.refuse(option, f"not for {USES[self.use]}", advice=advice, code="OPTION_SCOPE")
 
     def drop_other_uses(self) -> None:
-        """Drop options that belong to other uses: a helper function, for example, ignores a reader's own options."""
+        """Drop given options that do not apply to the current use; for a helper function, those of reads only."""
         self._values = {option: value for option, value in self._values.items() if self.use in option.use}
 
 

@@ -1,8 +1,8 @@
 """Find the option that a user's key names, and explain keys that name none.
 
 Names are compared without case. An unknown key that resembles an option's name, or has a prefix of this source, raises
-an error with the name that was probably meant. Any other unknown key is only logged: the platform may have added it.
-`strictOptions` can make both cases errors, or both log lines.
+an error with the name that was probably meant. Any other unknown key is only logged, because the platform
+that runs Spark may have added it. `strictOptions` can make both cases errors, or both log lines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FILLERS = re.compile(r"[._-]")
 
 
 class KeyMatch(NamedTuple):
-    """An option, and the one of its names that a key spells."""
+    """The option that a user's key names, and which of the option's names (`spelling`) the key is."""
 
     spelling: str
     option: Option[Any]
@@ -38,9 +38,9 @@ def _spellings(options: Iterable[Option[Any]]) -> dict[str, KeyMatch]:
 
 
 def _index() -> dict[str, KeyMatch]:
-    """Return all names of options, in lower case, with their options.
+    """Return a map from all names of options, in lower case, to the options.
 
-    A name that reads and writes use for different options means the option of reads.
+    If reads and writes have different options of the same name, the name leads to the option of reads.
     """
     writing = _spellings(option for option in OPTIONS if option.use == "W")
     reading = _spellings(option for option in OPTIONS if option.use != "W")
@@ -57,9 +57,10 @@ def find_option(key: str) -> KeyMatch | None:
 
 
 def complain(key: str, text: str) -> OptionError | None:
-    """Return the error for an unknown key that resembles an option's name or has a prefix of this source.
+    """Return the error for an unknown key if it resembles an option's name or has a prefix such as `rocketmq.`.
 
-    Return None for any other key: it is probably meant for the platform.
+    Return None for any other key: it is probably meant for the platform that runs Spark, not for this data source. The
+    error shows the key's value `text` only if the key resembles an option that is no secret.
     """
     near = [match for match in _KNOWN.values() if _is_near(key.lower(), match.spelling.lower())]
     if not near and not key.lower().startswith(_OURS):
@@ -72,7 +73,7 @@ def complain(key: str, text: str) -> OptionError | None:
 
 
 def describe_foreign(key: str) -> OptionError:
-    """Return the error for an unknown key that resembles no option, for `strictOptions=all`; its value is not shown."""
+    """Return the error that `strictOptions=all` raises for a key that resembles no option; it hides the key's value."""
     advice = "leave it out, or do not set strictOptions=all"
     return OptionError(key, "***", "is not an option of this source", advice=advice, code="OPTION_UNKNOWN")
 
@@ -86,7 +87,10 @@ def _is_near(key: str, spelling: str) -> bool:
 
 
 def _distance(key: str, spelling: str) -> int:
-    """Return the edit distance from a key to an option's name: the smaller one, with or without the key's prefix."""
+    """Return the edit distance from a key to an option's name, ignoring case and the characters `.`, `_` and `-`.
+
+    If the key has a prefix of this source, such as `rocketmq.`, measure with and without it; the smaller one counts.
+    """
     prefix = next((prefix for prefix in _OURS if key.lower().startswith(prefix)), "")
     return min(edit_distance(_bare(name), _bare(spelling)) for name in (key, key[len(prefix) :]))
 
@@ -96,9 +100,10 @@ def _bare(name: str) -> str:
 
 
 def edit_distance(first: str, second: str) -> int:
-    """Return how many letters to insert, delete, replace or swap with a neighbour to turn one text into the other.
+    """Return the number of changes that turn one text into the other.
 
-    `difflib` counts no swaps, and its ratio takes Spark's `maxFilesPerTrigger` for `maxBytesPerTrigger`.
+    A change inserts, deletes or replaces a letter, or swaps it with its neighbour. `difflib` is no substitute: it knows
+    no swaps, and mistakes Spark's `maxFilesPerTrigger` for a misspelt `maxBytesPerTrigger`.
     """
     before: list[int] = []
     row = list(range(len(second) + 1))

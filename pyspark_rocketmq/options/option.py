@@ -18,7 +18,10 @@ USES = {"S": "streaming reads", "B": "batch reads", "W": "writes", "H": "helper 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Option(Generic[T_co]):
-    """One row of the table of options. The constant that holds it is also the key to the value that the user gave."""
+    """One row of the table of options: how an option is named, read and described.
+
+    The `Option` object itself is the key under which `GivenOptions` holds the value that the user gave.
+    """
 
     name: str
     use: str

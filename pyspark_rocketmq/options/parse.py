@@ -41,7 +41,10 @@ def parse_reader_options(
     env: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.time,
 ) -> ReaderOptions:
-    """Return the settings of a streaming read (`stream=True`) or a batch read (False); None: not known yet."""
+    """Return the settings of a streaming read (`stream=True`) or a batch read (`stream=False`).
+
+    None means that it is not known yet whether the options are for a read or a write; checks that need it are left out.
+    """
     given = _read_options(raw, _USES[stream], env, now_ms=int(clock() * 1000))
     if stream is not None:
         given.check_scope()

@@ -1,7 +1,8 @@
 """Read JSON that names queues: offsets and times by queue, and lists of queues.
 
 Offsets and times have the levels topic → broker → queue id. `assign` is one object: topic → `"*"`, or topic → broker →
-queue ids or `"*"`; `messageQueueList` is an array of such objects, one per slot of CONFIG.
+queue ids or `"*"`; `messageQueueList` is an array of such objects, one for each slot of the
+allocation strategy CONFIG.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ _LIST_SHAPE = '{"topic": {"broker": [0, 1]}}, with "*" for all brokers or queue 
 
 
 def read_offsets(given: OptionText, accepted: Collection[Keyword] = tuple(Keyword)) -> Keyword | QueueTree:
-    """Return the offsets that a text requests: a keyword for all queues, or offsets by queue from JSON.
+    """Return the offsets that an option's text requests: one keyword for all queues, or JSON with offsets by queue.
 
-    `accepted` are the keywords that may be used, as words and as the numbers that stand for them.
+    `accepted` are the keywords that may be used: as a word (`latest`), or inside JSON as a number (-1).
     """
     word = given.text.strip()
     keywords = {str(keyword): keyword for keyword in accepted}
@@ -61,7 +62,10 @@ def _read_offset(leaf: Any, sentinels: Mapping[int, Keyword]) -> Target | None:
 
 
 def _read_time(leaf: Any, given: OptionText) -> Target | None:
-    """Return the time in a JSON value, else None; numbers below 0 are no times, as they mean keywords elsewhere."""
+    """Return the time that a JSON value states: a text, or milliseconds since 1970; None for any other value.
+
+    A negative number is no time: where JSON gives offsets, such numbers stand for keywords (-1 is `latest`).
+    """
     if isinstance(leaf, str):
         return AtTime(read_time_ms(given._replace(text=leaf)))
     return AtTime(leaf) if is_integer(leaf, 0, LAST_OFFSET) else None
@@ -107,7 +111,7 @@ class _TreeReader:
 
 
 def _name_brokers(tree: Mapping[str, Any]) -> str:
-    """Return advice for JSON in Kafka's two levels, topic → id: the same offsets with `*` added as the broker."""
+    """Return advice for JSON that lacks the level of brokers, as in Kafka: the user's JSON with `*` in that place."""
     named = {
         topic: below
         if isinstance(below, dict) and any(isinstance(ids, dict) for ids in below.values())

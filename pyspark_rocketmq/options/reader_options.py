@@ -134,12 +134,12 @@ class ReaderOptions:
 
     @property
     def planning_cluster(self) -> ClusterSettings:
-        """Settings of the cluster for planning, with `wait_for_brokers_s` as the time to wait for brokers."""
+        """Settings with which planning calls brokers: those of `cluster`, with the reader's `wait_for_brokers_s`."""
         return replace(self.cluster, wait_for_brokers_s=self.wait_for_brokers_s)
 
     @property
     def allocation(self) -> AllocationSettings:
-        """The strategy by which queues are assigned to slots."""
+        """Settings of the strategy by which queues are assigned to slots (groups of queues, later cut into tasks)."""
         return self.plan.allocation
 
 

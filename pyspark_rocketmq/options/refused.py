@@ -88,13 +88,13 @@ _STARTS = {
 
 
 def _translate_start(text: str) -> str:
-    """Return, as advice, the options that replace a value of RocketMQ's `consumeFromWhere`."""
+    """Return advice that names the options by which to replace RocketMQ's `consumeFromWhere` with this value."""
     meant = next((ours for word, ours in _STARTS.items() if word in text.lower()), None)
     return f"use {meant or '; or '.join(_STARTS.values())}"
 
 
 def _translate_clock(text: str) -> str:
-    """Return, as advice, the option that replaces a value of `consumeTimestamp`; the user must add the time zone."""
+    """Return advice to replace RocketMQ's `consumeTimestamp` by `startingTimestamp`; the user must add a time zone."""
     match = _CLOCK.fullmatch(text.strip())
     if match is None:
         return "use startingTimestamp"
@@ -114,7 +114,10 @@ _BY_VALUE = {name.lower(): translate for name, translate in TRANSLATED.items()}
 
 
 def find_refusal(key: str, text: str) -> OptionError | None:
-    """Return the error for a refused name, else None; a value is shown only if the advice depends on it."""
+    """Return the error for a key that names a refused option of RocketMQ, Kafka or another connector, else None.
+
+    The error shows the key's value only if its advice depends on the value.
+    """
     for name in (key.lower(), key.lower().removeprefix("rocketmq.")):
         if name in _BY_VALUE:
             return _refuse(key, text, _BY_VALUE[name](text))

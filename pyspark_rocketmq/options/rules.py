@@ -79,21 +79,25 @@ def not_latest(option: Option[Any]) -> Rule:
 
 
 def not_orderly(option: Option[Any], why: str) -> Rule:
-    """Return a rule that refuses an option together with `ordering=queue`."""
+    """Return a rule that refuses an option together with `ordering=queue`; the error ends with the reason `why`."""
     what = f"not together with ordering=queue: {why}"
     return Rule(option, lambda given: given.gave(option) and is_orderly(given), what, "drop one of the two")
 
 
 def not_shared(option: Option[Any], test: Test, why: str) -> Rule:
-    """Return a rule that refuses an option together with `groupMembership=shared` if the user's options pass `test`."""
+    """Return a rule that refuses `groupMembership=shared` with options that pass `test`.
+
+    The error names `option` as the refused one, and ends with the reason `why`.
+    """
     what = f"not together with groupMembership=shared: {why}"
     return Rule(option, lambda given: shares(given) and test(given), what, "drop one of the two")
 
 
 def names_client(option: Option[str]) -> Rule:
-    """Return a rule that refuses an option that sets a part of the client id, if a read uses no client id.
+    """Return a rule that refuses `option`, which sets a part of the client id, for a read that has no client id.
 
-    Nothing is refused while it is unknown whether the options are for a read or a write: a write always uses one.
+    A read has one only if it is a member of its group, locks queues or broadcasts. A write always has one, so nothing
+    is refused unless the options are known to be for a read.
     """
     what = "has no effect: nothing of this read bears a client id"
     advice = f"set groupMembership=shared, lockQueues=true or messageModel=BROADCASTING, or drop {option.name}"
@@ -124,7 +128,7 @@ def says(option: Option[Any], value: object) -> Test:
 
 
 def both(first: Test, second: Test) -> Test:
-    """Return a test that passes if two tests pass."""
+    """Return a test that passes if both of two tests pass."""
     return lambda given: first(given) and second(given)
 
 
@@ -136,7 +140,7 @@ def without_group(test: Test) -> Test:
 def for_tools_group(test: Test) -> Test:
     """Return a test that passes if `test` passes and `consumerGroup` names the tools group.
 
-    Readers for which the user names no group share this one.
+    The tools group is the one that all readers share for which the user names no group.
     """
     return lambda given: test(given) and given.maybe(grouping.CONSUMER_GROUP) == READER_GROUP
 
@@ -157,7 +161,7 @@ def is_orderly(given: GivenOptions) -> bool:
 
 
 def uses_strategy(*names: str) -> Test:
-    """Return a test that passes if one of these strategies assigns queues, by itself or inside MACHINE_ROOM_NEARBY."""
+    """Return a test that passes if one of these allocation strategies is set, alone or within MACHINE_ROOM_NEARBY."""
 
     def is_used(given: GivenOptions) -> bool:
         strategy = given.get(batching.STRATEGY)

@@ -62,7 +62,7 @@ PATH: Kind[str] = Kind("path of a file", lambda given: given.text)
 
 
 def choice(values: Mapping[str, T]) -> Kind[T]:
-    """Return a `Kind` that accepts the words in `values`, in upper or lower case, and reads each as its value."""
+    """Return a `Kind` of option value: the keys of `values`, in upper or lower case, each read as its value."""
     by_word = {word.lower(): value for word, value in values.items()}
     accepts = ", ".join(f"`{word}`" for word in values)
 
@@ -76,7 +76,7 @@ def choice(values: Mapping[str, T]) -> Kind[T]:
 
 
 def words(values: type[E]) -> Kind[E]:
-    """Return a `Kind` that accepts the values of an enumeration as words, and reads them as its members."""
+    """Return a `Kind` of option value: words that are the values of an enumeration, read as its members."""
     return choice({member.value: member for member in values})
 
 
@@ -87,7 +87,10 @@ BOOLEAN = choice({"true": True, "false": False})
 
 
 def integer(first: int, last: int | None = None, hint: str = "") -> Kind[int]:
-    """Return a `Kind` for integers from `first` to `last`; errors about the range end with `hint`."""
+    """Return a `Kind` of option value: integers from `first` to `last` (None: no limit).
+
+    Errors about the range end with `hint`.
+    """
     accepts = f"integer {_range(first, last)}"
 
     def read(given: OptionText) -> int:
@@ -99,7 +102,10 @@ def integer(first: int, last: int | None = None, hint: str = "") -> Kind[int]:
 
 
 def duration(first_ms: int, last_ms: int | None = None, hint: str = "") -> Kind[float]:
-    """Return a `Kind` for durations, read as seconds; a plain number means milliseconds; errors end with `hint`."""
+    """Return a `Kind` of option value: durations such as `500` (milliseconds), `30s` or `2h`, read as seconds.
+
+    They may be from `first_ms` to `last_ms` (None: no limit); errors about the range end with `hint`.
+    """
     accepts = f"duration {_range(first_ms, last_ms)} ms"
 
     def read(given: OptionText) -> float:
@@ -111,7 +117,7 @@ def duration(first_ms: int, last_ms: int | None = None, hint: str = "") -> Kind[
 
 
 def size(first: str, last: str = "") -> Kind[int]:
-    """Return a `Kind` for sizes such as `64k` or `1m`, read as numbers of bytes."""
+    """Return a `Kind` of option value: sizes such as `64k`, from `first` to `last` (empty: no limit), read as bytes."""
     accepts = f"size {_range(first, last)}"
     smallest, largest = _read_bytes(first), _read_bytes(last)
 
@@ -125,7 +131,10 @@ def size(first: str, last: str = "") -> Kind[int]:
 
 
 def mebibytes(first: int, last: int) -> Kind[int]:
-    """Return a `Kind` for numbers of MiB; sizes with a unit are accepted, too, and rounded down to MiB."""
+    """Return a `Kind` of option value: sizes from `first` to `last` MiB, read as whole MiB, rounded down.
+
+    A plain number means MiB; a number may also have a unit, as in `2g`.
+    """
     accepts = f"MiB {_range(first, last)}, or a size"
 
     def read(given: OptionText) -> int:
@@ -138,7 +147,7 @@ def mebibytes(first: int, last: int) -> Kind[int]:
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
-    """Return a `Kind` like `kind` that also accepts -1, which is read as None and turns the option off."""
+    """Return a `Kind` of option value: those of `kind`, and -1, which is read as None and turns the option off."""
     accepts = f"-1 or {kind.accepts}"
 
     def read(given: OptionText) -> T | None:
@@ -183,12 +192,12 @@ def split_list(given: OptionText, separator: str = ",") -> tuple[str, ...]:
 
 
 def read_list(accepts: str) -> Kind[tuple[str, ...]]:
-    """Return a `Kind` for comma-separated lists of texts; `accepts` describes the texts, for errors and the page."""
+    """Return a `Kind` of option value: comma-separated lists of texts; `accepts` describes the list to users."""
     return Kind(accepts, split_list)
 
 
 def addresses() -> Kind[tuple[Address, ...]]:
-    """Return a `Kind` for lists of server addresses, separated by commas or semicolons."""
+    """Return a `Kind` of option value: lists of server addresses, separated by commas or semicolons."""
 
     def read(given: OptionText) -> tuple[Address, ...]:
         return parse_addresses(";".join(split_list(given, "[,;]")), given.option)
@@ -197,7 +206,7 @@ def addresses() -> Kind[tuple[Address, ...]]:
 
 
 def topic_names() -> Kind[tuple[str, ...]]:
-    """Return a `Kind` for comma-separated lists of topic names."""
+    """Return a `Kind` of option value: comma-separated lists of topic names."""
     accepts = f"list of topics, up to {MOST_TOPIC} characters of %|a-zA-Z0-9_- ({MOST_GROUP_TOPIC} for groups')"
 
     def read(given: OptionText) -> tuple[str, ...]:
@@ -211,7 +220,7 @@ def topic_names() -> Kind[tuple[str, ...]]:
 
 
 def group_name(refused: Mapping[str, str]) -> Kind[str]:
-    """Return a `Kind` for names of consumer groups; `refused` maps names that cannot be used to the reason."""
+    """Return a `Kind` of option value: names of consumer groups; `refused` has forbidden names with the reasons."""
     accepts = f"1..{MOST_GROUP} characters of %|a-zA-Z0-9_-"
 
     def read(given: OptionText) -> str:
@@ -259,7 +268,7 @@ def read_duration_ms(given: OptionText) -> int:
 
 
 def read_time_ms(given: OptionText) -> int:
-    """Return a time as milliseconds since 1970; a time before that means 1970."""
+    """Return a time as milliseconds since 1970; a time before 1970 means 1970."""
     text = given.text.strip()
     if text.startswith("-") and _DURATION.fullmatch(text[1:]):
         return max(0, given.now_ms - read_duration_ms(given._replace(text=text[1:])))

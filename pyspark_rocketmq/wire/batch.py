@@ -52,9 +52,9 @@ def decode_batch(data: bytes | memoryview) -> list[BatchEntry]:
 
 
 def entry_starts(data: bytes, most: int) -> list[int]:
-    """Return where each message begins, by the total sizes alone.
+    """Return the position in `data`, the body of a batch, at which each message begins; read only the messages' sizes.
 
-    Return an empty list if the sizes do not add up, or for more than `most` messages.
+    Return an empty list if the sizes do not add up to that of `data`, or if there are more than `most` messages.
     """
     starts, at, end = list[int](), 0, len(data)
     while at < end and len(starts) <= most:
@@ -67,7 +67,7 @@ def entry_starts(data: bytes, most: int) -> list[int]:
 
 
 def iterate_batch(data: bytes | memoryview) -> Iterator[BatchEntry]:
-    """Yield the messages in a body one by one; raise `DecodeError` at the first that does not fit."""
+    """Yield the messages in the body of a batch; raise `DecodeError` at the first that is damaged or incomplete."""
     view, number, at = memoryview(data), 0, 0
     while at < len(view):
         try:

@@ -59,7 +59,7 @@ class QueueData(Body):
 
 @members
 class TopicQueueMappingInfo(Body):
-    """Mapping of logical queues of a static topic to queues of one broker."""
+    """Map from the logical queue ids of a static topic to the queue ids of one broker."""
 
     topic: str | None = None
     scope: str | None = None
@@ -180,7 +180,7 @@ class LockBatchRequestBody(Body):
 
 @members
 class LockBatchResponseBody(Body):
-    """Queues that the client has locked now."""
+    """Queues whose locks the requesting client now holds."""
 
     wire_names: ClassVar = {"lock_ok_mq_set": "lockOKMQSet"}
 
@@ -592,7 +592,7 @@ def _dict_reader(read_key: Reader, read_item: Reader) -> Reader:
 
 
 def _body_reader(cls: Any) -> Reader:
-    """Return a function that converts parsed JSON to a body; a member that is null or absent has its default."""
+    """Return a function that converts parsed JSON to a body; a member that is null or absent gets its default."""
     hints = get_type_hints(cls)
     members = {name: (attribute, _reader(hints[attribute])) for name, attribute in _wire_order(cls)}
 
@@ -614,7 +614,7 @@ def _read_member(name: str, read: Reader, value: Any) -> Any:
 
 
 def _read_long(value: Any) -> int:
-    """Return a 64-bit integer; raise `OverflowError` for a larger one, which Java peers could not read."""
+    """Return a JSON value as an integer; raise `OverflowError` above 64 bits, which Java peers could not read."""
     number: int = _checked(value, int)
     if not -(2**63) <= number < 2**63:
         raise OverflowError(f"{value!r:.60} is no 64-bit integer")
@@ -622,12 +622,12 @@ def _read_long(value: Any) -> int:
 
 
 def _read_double(value: Any) -> float:
-    """Return a number as a double; raise `OverflowError` for an integer that is too large for one."""
+    """Return a JSON value as a double; raise `OverflowError` for an integer that is too large for one."""
     return float(_checked(value, float | int))
 
 
 def _read_any(value: Any, levels: int = MOST_LEVELS) -> Any:
-    """Return the value; raise `ValueError` if it is nested so deeply that it could not be written again."""
+    """Return any JSON value unchanged; raise `ValueError` if it is nested too deeply to be written as JSON again."""
     if not levels:
         raise ValueError(f"nested deeper than {MOST_LEVELS} levels")
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():

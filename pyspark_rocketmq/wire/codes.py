@@ -155,7 +155,7 @@ class LanguageCode(IntEnum):
 
 
 class SysFlag(IntEnum):
-    """Single bits of a message's sysFlag. `compression` reads bits 8 to 10, the format of a compressed body."""
+    """Single bits of a message's sysFlag; bits 8 to 10 are one number, the format of a compressed body."""
 
     COMPRESSED = 0x1
     MULTI_TAGS = 0x2

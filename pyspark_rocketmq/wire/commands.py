@@ -22,7 +22,7 @@ R = TypeVar("R", bound="RequestHeader")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def request(code: RequestCode, response: type[ResponseHeader] | None = None) -> Callable[[type[R]], type[R]]:
-    """Return a decorator that makes a class the header of requests with this code."""
+    """Return a decorator for the header class of requests with this code; `response` is the response's header class."""
 
     def make(cls: type[R]) -> type[R]:
         made = members(cls)
@@ -285,7 +285,7 @@ class GetMinOffsetRequestHeader(QueueRequestHeader):
 
 @request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, OffsetResponseHeader)
 class SearchOffsetRequestHeader(QueueRequestHeader):
-    """Request for the offset of the message that was stored at a time."""
+    """Request for the offset in a queue at which the messages stored at a given time begin."""
 
     timestamp: int
     boundary_type: str | None = None
@@ -382,7 +382,7 @@ class SendMessageResponseHeader(ResponseHeader):
 
 @members
 class SendHeader(QueueRequestHeader):
-    """Base class of the headers of requests that send, with full field names."""
+    """Base class of the headers of requests that send messages; the fields have their full names."""
 
     producer_group: str
     default_topic: str
@@ -399,7 +399,7 @@ class SendHeader(QueueRequestHeader):
 
 @members
 class SendHeaderV2(SendHeader):
-    """Base class of the headers of requests that send, with field names of one letter."""
+    """Base class of the headers of requests that send messages; the fields have names of one letter."""
 
     wire_names: ClassVar = {
         "producer_group": "a",
@@ -421,12 +421,12 @@ class SendHeaderV2(SendHeader):
 
 @request(RequestCode.SEND_MESSAGE, SendMessageResponseHeader)
 class SendMessageRequestHeader(SendHeader):
-    """Request to store the message in the body, with full field names."""
+    """Request to store the message in the body; the header's fields have their full names."""
 
 
 @request(RequestCode.SEND_MESSAGE_V2, SendMessageResponseHeader)
 class SendMessageRequestHeaderV2(SendHeaderV2):
-    """Request to store the message in the body, with field names of one letter."""
+    """Request to store the message in the body; the header's fields have names of one letter."""
 
 
 @request(RequestCode.SEND_BATCH_MESSAGE, SendMessageResponseHeader)
@@ -734,7 +734,7 @@ def from_fields(cls: type[H], fields: Mapping[str, str] | None) -> H:
 
 
 class _Field(NamedTuple):
-    """One field, with its conversions from and to text; an empty text counts as absent unless `is_text`."""
+    """One header field, with its conversions from and to text; an empty text counts as absent unless `is_text`."""
 
     attribute: str
     is_text: bool

@@ -3,8 +3,7 @@
 The producer compresses and the consumer decompresses; brokers store the body as it is. Bit 0 of the record's sysFlag
 marks a compressed body, and bits 8 to 10 state the format. Old producers leave these three bits empty and use zlib.
 
-Decompression goes piece by piece and stops at a limit. So a small body that would become enormous takes no more memory
-than the limit.
+Decompression stops at a limit, so a small body that would become enormous cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -81,9 +80,9 @@ def decompress(data: bytes | memoryview, compression: Compression, limit: int = 
 
 
 def _unpack_zlib(data: bytes | memoryview, _: Compression, most: int) -> bytes:
-    """Return the first `most` bytes of the decompressed body.
+    """Decompress a zlib body; return its first `most` bytes, or all if it has fewer.
 
-    Raise `zlib.error` if the compressed stream is cut, or other bytes follow it.
+    Raise `zlib.error` if the compressed stream ends too early, or if other bytes follow it.
     """
     stream = zlib.decompressobj()
     body = stream.decompress(data, most)
@@ -95,10 +94,10 @@ def _unpack_zlib(data: bytes | memoryview, _: Compression, most: int) -> bytes:
 
 
 def _unpack_stream(data: bytes | memoryview, compression: Compression, most: int) -> bytes:
-    """Return the first bytes of the decompressed body, `most` or up to one piece more.
+    """Decompress an LZ4 or Zstandard body; stop as soon as there are `most` bytes or more, and return them.
 
-    Arrow reads several compressed frames in a row as one body, as Java does. Its method `read` would leak the memory of
-    a piece with every error; `read_buffer` does not.
+    Several compressed frames in a row count as one body, as in Java. The bytes are read with Arrow's `read_buffer`,
+    because its `read` leaks memory with every error.
     """
     from pyarrow import BufferReader, CompressedInputStream
 

@@ -10,7 +10,8 @@ that is an object as its JSON text; `parse_queue` turns that text into a `Messag
 `parse`, for values whose keys are texts, numbers or queues.
 
 A text of 16 MiB can hold eight million values; in memory, each takes up to thirty times its size in the text.
-References can also multiply other values. So `MOST_PARTS` limits the number of values of one text, references included.
+A large value can also be referenced many times. So `MOST_PARTS` limits the number of values of one text, and the number
+that references add.
 """
 
 from __future__ import annotations
@@ -59,14 +60,14 @@ def parse(data: bytes | memoryview | str) -> Any:
 
 
 def parse_queue(text: str) -> MessageQueue:
-    """Return the queue that was the key of a map, given the JSON text of that key."""
+    """Return the queue that a JSON text describes: `parse` returns map keys that are queues as such texts."""
     return _known.queues.get(text) or _known.add(text, queue_of(parse(text)))
 
 
 class _KnownQueues:
-    """The queues that servers named before, by key text: a broker names the same queues in every response.
+    """A cache of parsed queues by their JSON texts: a broker names the same queues in every response.
 
-    All are forgotten when their texts become too long together.
+    The cache is emptied when its texts become too long in total.
     """
 
     def __init__(self) -> None:
@@ -74,7 +75,7 @@ class _KnownQueues:
         self._characters = 0
 
     def add(self, text: str, queue: MessageQueue) -> MessageQueue:
-        """Keep the queue for later calls unless its text is very long, and return it."""
+        """Return the queue; cache it before, unless its JSON text is very long."""
         if len(text) <= _LONGEST_KEY:
             if self._characters > _MOST_CACHED_CHARACTERS:
                 self.queues, self._characters = {}, 0
@@ -152,7 +153,7 @@ def _too_many(what: str) -> LimitExceeded:
 class _References:
     """Replaces the references in a parsed value (`{"$ref":"$.a.b"}`) by the values to which they lead.
 
-    These values, counted once for each reference, may have at most `MOST_PARTS` values inside them.
+    All references together may add at most `MOST_PARTS` values; a value counts again with each reference to it.
     """
 
     def __init__(self, root: Any) -> None:

@@ -77,7 +77,7 @@ def read_sized(data: memoryview, at: int, width: int) -> tuple[memoryview, int]:
 def write_sized(data: bytes, width: int, what: str) -> bytes:
     """Return a length field of `width` bytes, followed by the data.
 
-    Raise `LocalProtocolError`, which calls the data `what`, if they are too long for the field.
+    Raise `LocalProtocolError` if the data are too long for the field; `what` names the data in its text.
     """
     most = (1 << 8 * width - 1) - 1
     if len(data) > most:
@@ -114,7 +114,7 @@ class FrameBuffer:
         self.end += count
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Copy bytes that were received elsewhere into the buffer."""
+        """Copy received bytes into the buffer, for callers that did not receive them into `space`."""
         rest = memoryview(data)
         while rest:
             room = self.space()
@@ -148,17 +148,18 @@ class FrameBuffer:
         )
 
     def _announced_bytes(self) -> int:
-        """Return the size of the next frame by its unchecked length field; 0 if the field has not arrived."""
+        """Return the next frame's size by its length field, which is not checked; 0 until that field has arrived."""
         if self.end - self.start < PREFIX_BYTES:
             return 0
         length: int = _LENGTH.unpack_from(self.chunk, self.start)[0]
         return PREFIX_BYTES + length
 
     def _move_on(self) -> None:
-        """Go on in another chunk, new or reused; copy the bytes that were not returned yet to its beginning.
+        """Replace `chunk` by another one, new or reused, that begins with the bytes not yet returned as frames.
 
-        The chunk has the usual size, which doubles with each call up to `LARGEST_CHUNK_BYTES`. It is larger if these
-        bytes need more room: twice their number, but not more than the size of the incomplete frame that they begin.
+        The new chunk has the usual size, which doubles with each call up to `LARGEST_CHUNK_BYTES`. It is larger if
+        the copied bytes need more room: twice their number, but not more than the size of the incomplete frame that
+        they begin.
         """
         start, end = self.start, self.end
         rest = self.chunk[start:end]

@@ -3,8 +3,9 @@
 Both forms have the same fields; the type byte of a frame states its form. JSON is written as the Java client writes
 it: compact, with keys in alphabetical order.
 
-Two operations that happen thousands of times a second have fast paths. `cut_pull_responses` decodes the usual responses
-to pulls; compiled code could replace it. `PreparedRequest` encodes requests that differ only in numbers.
+Two operations that happen thousands of times a second have fast paths. `cut_pull_responses` decodes responses to
+pulls whose headers have the usual form; compiled code could replace it. `PreparedRequest` encodes requests that differ
+only in numbers.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _JSON, _BINARY = HeaderType.JSON, HeaderType.ROCKETMQ
 
 @dataclass(slots=True)
 class Command:
-    """One request or response; `fields` are the header fields of its code, which are texts on the wire."""
+    """One request or response; `fields` are the header fields that belong to its `code`, as texts."""
 
     code: int
     opaque: int = 0
@@ -179,9 +180,10 @@ _PULL_RESPONSE = re.compile(
 
 
 def cut_pull_responses(data: memoryview, start: int, end: int, max_frame_bytes: int) -> tuple[list[PullResponse], int]:
-    """Return the usual responses to pulls that begin at `start` of `data`, and the position where the last one ends.
+    """Return the responses to pulls at the beginning of `data[start:end]`, and the position where the last one ends.
 
-    Stop at the first frame that is of another kind, too large, or incomplete at `end`.
+    They must have found messages and have a header as brokers 4.9 to 5.5 write it. Stop at the first frame that is
+    anything else, larger than `max_frame_bytes`, or incomplete.
     """
     responses: list[PullResponse] = []
     while end - start >= MIN_FRAME_BYTES:
@@ -200,7 +202,8 @@ def cut_pull_responses(data: memoryview, start: int, end: int, max_frame_bytes: 
 class PullResponse(Command):
     """A response to a pull that found messages, with a header as brokers 4.9 to 5.5 write it.
 
-    Thousands arrive each second, but usually only four numbers of the header are used; all else is decoded on access.
+    Thousands arrive each second. Of the header, only the opaque and four `numbers` are decoded at once; other fields
+    are rarely used, and are decoded when they are accessed.
     """
 
     __slots__ = ("_frame", "numbers")
@@ -247,9 +250,9 @@ def _prefix(header_bytes: int) -> bytes:
 
 
 class PreparedRequest:
-    """A template of requests with a JSON header and no body, which differ only in the opaque and the fields `changing`.
+    """A template of requests with a JSON header and no body, which differ only in numbers.
 
-    The header is encoded once; for each request only these numbers are filled in.
+    These numbers are the opaque and the header fields that `changing` names. All else is encoded once.
     """
 
     def __init__(self, code: int, fields: Mapping[str, str], changing: Sequence[str]) -> None:
@@ -271,7 +274,10 @@ class PreparedRequest:
         )
 
     def frames(self, numbers: Iterable[tuple[int, ...]]) -> list[bytes]:
-        """Return one frame for each row of numbers; a row has the changing fields in their order, then the opaque."""
+        """Return one request frame for each row of numbers.
+
+        A row has the values of the changing fields in their order, then the opaque.
+        """
         headers = [self._text % row for row in numbers]
         return [_prefix(len(header)) + header for header in headers]
 

@@ -2,7 +2,7 @@
 
     address 4 (IPv4) or 16 (IPv6) | port 4        (sizes in bytes)
 
-These bytes do not show which of the two they are; the sysFlag of the message, or the length of the id, does.
+These bytes do not show whether the address is IPv4 or IPv6; the sysFlag of the message, or the length of the id, does.
 """
 
 from __future__ import annotations

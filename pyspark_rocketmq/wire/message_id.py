@@ -36,14 +36,14 @@ _ID_BYTES = (16, 28)
 
 
 class OffsetMessageId(NamedTuple):
-    """The place of a stored message: the address of its broker, and the offset in the broker's commit log."""
+    """The parts of an offset message id: the broker that stores the message, and the offset in its commit log."""
 
     store_host: Address
     physical_offset: int
 
 
 class UniqueId(NamedTuple):
-    """The producer of a message, and the time at which the message was made."""
+    """The parts of a unique id: a message's producer (host, process, instance), its time of creation, and a counter."""
 
     host: str
     process: int
@@ -64,9 +64,10 @@ def decode_offset_message_id(text: str) -> OffsetMessageId:
 
 
 class UniqueIdMaker:
-    """Makes the unique ids of one producer; `instance` is a number that differs between the producers of a process.
+    """Makes the unique ids for the messages of one producer; threads may share it.
 
-    Within a month, ids repeat only if more than 65,536 are made in one millisecond. Threads may share a maker.
+    Each producer of a process needs another number `instance`. Within a month, ids repeat only if more than 65,536 are
+    made in one millisecond.
     """
 
     def __init__(

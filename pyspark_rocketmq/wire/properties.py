@@ -63,7 +63,7 @@ def is_reserved(name: str) -> bool:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the values by name; the last value counts if a name occurs twice.
+    """Return the properties in a property text, by name; the last value counts if a name occurs twice.
 
     Entries without a name, a separator or a value are dropped.
     """
@@ -76,7 +76,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def decode_properties(data: bytes | memoryview) -> dict[str, str]:
-    """Return the values by name, from the stored bytes; raise `DecodeError` if they are not UTF-8."""
+    """Return the properties, by name, given their stored bytes; raise `DecodeError` if these are not UTF-8."""
     try:
         return parse_properties(str(data, "utf-8"))
     except UnicodeDecodeError as cause:

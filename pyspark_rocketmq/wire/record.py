@@ -139,7 +139,10 @@ class Record:
 
 
 def is_at_file_start(physical_offset: int) -> bool:
-    """Return whether a record at this offset of the commit log may begin a file other than the first one."""
+    """Return whether a record at this offset of the commit log may begin a file of the log, except for the first file.
+
+    The sizes of the files are usually multiples of 64 KiB, and so are the offsets at which files begin.
+    """
     return physical_offset > 0 and physical_offset % _FILE_STEP == 0
 
 
@@ -149,7 +152,7 @@ def stored_crc(body: bytes) -> int:
 
 
 def stored_crcs(data: memoryview, starts: Iterable[int], ends: Iterable[int]) -> list[int]:
-    """Return the CRCs of several bodies, which lie in one buffer, as `stored_crc` does."""
+    """Return the CRC that brokers store for each body `data[start:end]`: CRC-32 without its highest bit."""
     crc32 = zlib.crc32
     return [crc32(data[start:end]) & _CRC_BITS for start, end in zip(starts, ends, strict=True)]
 

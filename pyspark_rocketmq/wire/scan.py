@@ -33,15 +33,15 @@ _MOST_UNPACKED = 1024
 
 
 def record_starts(body: bytes | memoryview) -> Sequence[int]:
-    """Return where each record begins.
+    """Return the position in the response at which each record begins.
 
-    Raise `DecodeError` unless all have known magics and fill the response exactly.
+    Raise `DecodeError` unless each record has a known magic and the records fill the response exactly.
     """
     return _starts_of_one_size(body) or _walk(body)
 
 
 def first_queue_offset(body: bytes | memoryview) -> int:
-    """Return the offset that is written in the first record of a response; raise `DecodeError` if there is none."""
+    """Return the queue offset that the first record of a response states; raise `DecodeError` for an incomplete one."""
     try:
         offset: int = _QUEUE_OFFSET.unpack_from(body)[0]
     except struct.error:
@@ -50,9 +50,9 @@ def first_queue_offset(body: bytes | memoryview) -> int:
 
 
 def body_bytes(response: bytes | memoryview) -> int:
-    """Return the sum of the sizes of all message bodies in a response, as they are stored.
+    """Return the sum of the sizes of all message bodies in a response, as stored (not decompressed).
 
-    If the records are damaged, return the size of the response; decoding reports the damage.
+    If the records are damaged, return the size of the whole response; the decoder will raise the error.
     """
     try:
         return sum(_body_bytes_at(response, at) for at in record_starts(response))
@@ -68,7 +68,10 @@ def _body_bytes_at(response: bytes | memoryview, at: int) -> int:
 
 
 def _starts_of_one_size(body: bytes | memoryview) -> Sequence[int]:
-    """Return where the records begin if all have the size and magic of the first one; else return an empty sequence."""
+    """Return the position at which each record begins, if all have the size and magic of the first one.
+
+    Return an empty sequence if they do not.
+    """
     total = len(body)
     if total < MIN_RECORD_BYTES:
         return ()

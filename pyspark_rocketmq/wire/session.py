@@ -91,11 +91,11 @@ class Session:
         return opaque, data
 
     def writer(self, code: int, fields: dict[str, str] | None, body: bytes) -> Writer:
-        """Return a function that encodes one request for each opaque it gets, with this code, fields and body."""
+        """Return a function that, given opaques, returns a request frame with this code, fields and body for each."""
         return lambda opaques: [self._encode(Command(code, opaque, fields, body)) for opaque in opaques]
 
     def request_as(self, code: int, count: int, write: Writer) -> tuple[Sequence[int], bytes]:
-        """Make `count` requests, which `write` encodes from their opaques; return the opaques and the bytes to send."""
+        """Start `count` requests, whose frames `write` makes; return their opaques and the bytes to send."""
         opaques = self._next_opaques(count)
         frames = write(opaques)
         self._check_sendable(max(map(len, frames)))
@@ -111,7 +111,10 @@ class Session:
         return data
 
     def reply(self, request: Command, response: Command) -> bytes:
-        """Return the bytes of the response to a request of the peer; the response chooses its header form."""
+        """Give `response` the opaque of the peer's request, mark it as a response, and return its bytes to send.
+
+        Its `header_type` decides whether the header is JSON or binary.
+        """
         response.opaque = request.opaque
         response.flag |= RESPONSE_FLAG
         return self._sendable(encode_command(response))
@@ -142,7 +145,7 @@ class Session:
 
     @property
     def is_amid_frame(self) -> bool:
-        """Whether a part of the next frame has arrived."""
+        """Whether a frame has arrived in part but not yet as a whole."""
         return len(self._buffer) > 0
 
     def end(self) -> None:
@@ -188,7 +191,7 @@ class Session:
             self.unasked += 1
 
     def _break(self, error: RemoteProtocolError) -> RemoteProtocolError:
-        """Mark the session as broken and return its first error; later errors are consequences of the first."""
+        """Mark the session as broken by `error`; return its first error, because later ones are only consequences."""
         self.broken = self.broken or error
         return self.broken
 

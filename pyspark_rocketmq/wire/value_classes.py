@@ -47,7 +47,7 @@ class Members:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def members(cls: type[M]) -> type[M]:
-    """Return the class with a slot for each annotated member; its values are frozen and made with keyword arguments."""
+    """Return `cls` as a value class: a slot for each annotated member, frozen instances made with keyword arguments."""
     made = cast(Any, dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls))
     made._names = tuple(member.name for member in fields(made))
     made.__init__ = _init_first
@@ -65,7 +65,7 @@ def _camel_case(name: str) -> str:
 
 
 def _init_first(self: Any, **given: Any) -> None:
-    """Initialize the first value of a class, after compiling the initializer for it and later ones."""
+    """Initialize the first instance of a class with an initializer compiled now, which later ones use directly."""
     _compile_init(type(self))(self, **given)
 
 

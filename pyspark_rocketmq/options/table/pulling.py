@@ -1,4 +1,4 @@
-"""List the options that say how eagerly messages are pulled, and how many may wait."""
+"""List the options that say how eagerly messages are pulled, and how many pulled messages may wait."""
 
 from __future__ import annotations
 
