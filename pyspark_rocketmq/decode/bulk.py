@@ -107,7 +107,7 @@ class Responses(NamedTuple):
         return self.starts == self.firsts and self.ends == self.nexts
 
     def only(self, response: int) -> Responses:
-        """Return the one response at this index."""
+        """Return an object that describes only the response at this index."""
         return Responses(*([field[response]] for field in self))  # type: ignore[arg-type]  # each field is a list
 
 
@@ -153,8 +153,8 @@ def maybe_find_starts(data: Bytes, spans: Spans) -> Starts | None:
 def _walk_in_lock_step(data: Bytes, spans: Spans) -> Integers:
     """Step from record to record in all responses at once; return all byte positions on the way.
 
-    The first row holds the starts of the responses, each further row the positions after one more step; a column
-    belongs to a response. Positions do not go beyond 8 bytes before the end of their response.
+    The array has a column for each response. Its first row holds the starts of the responses, row i their positions
+    after i steps. A position stops 8 bytes before the end of its response, where no record can begin.
     """
     last_places = spans.ends - _SIZE_AND_MAGIC_BYTES
     sizes = unsigned_at(data, 4)
@@ -169,9 +169,10 @@ def _walk_in_lock_step(data: Bytes, spans: Spans) -> Integers:
 
 
 def _fills_responses(data: Bytes, spans: Spans, found: Starts) -> bool:
-    """Return whether the records that were found fill their responses exactly.
+    """Return whether the records that were found fill their responses exactly, and none is too small.
 
-    Only the last record of each response is compared; each other record ends where its size led to the next one.
+    Only the last record's size is compared with the end of its response: the size of each other record is right,
+    because it led to the next record.
     """
     places, last = found.places, np.cumsum(found.counts) - 1
     ends = np.empty_like(places)
@@ -205,7 +206,7 @@ def _located_at(queue: MessageQueue, offset: int) -> AbstractContextManager[None
 
 
 def find_records(data: Bytes, spans: Spans, responses: Responses) -> Records:
-    """Return the records of the responses that lie at `spans` of a buffer; raise `DecodeError` if one is damaged."""
+    """Return the records of the responses, which lie at `spans` of a buffer; raise `DecodeError` if one is damaged."""
     starts = maybe_find_starts(data, spans) or _walk_each(data, spans, responses.ranges)
     records = Records(data, *starts, responses)
     if not records.has_known_magics():
@@ -251,12 +252,12 @@ class Records:
 
     @cached_property
     def response_of(self) -> Integers:
-        """Index of the response that holds each record."""
+        """For each record, the index of the response that holds it."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     @cached_property
     def begins(self) -> Integers:
-        """Index of the first record of each response."""
+        """For each response, the index of its first record."""
         begins: Integers = np.cumsum(self.counts) - self.counts
         return begins
 
@@ -305,13 +306,13 @@ class Records:
         return plain
 
     def topic_fields(self, rows: Integers, size: int) -> Bytes:
-        """Return the first `size` bytes of the topic field (length, topic) of the records at the indices `rows`."""
+        """Return the first `size` bytes of the topic field (length byte, name) of each record at the indices `rows`."""
         return peek_windows(self.data, self._body_ends[rows], size)
 
     def compare_topics(self, field: bytes) -> bool:
-        """Return whether all records have `field` (length and topic) in the place of a plain record's topic.
+        """Return whether all records have this topic field (length byte and name) where plain records have theirs.
 
-        If so, keep the length of the topic, which saves reading it from each record.
+        If so, remember the length of the topic, so that it need not be read from each record.
         """
         fields = peek_windows(self.data, self._body_ends, len(field))
         if fields.tobytes() != field * len(fields):
@@ -321,7 +322,7 @@ class Records:
 
     @property
     def topic_spans(self) -> Spans:
-        """Spans of the topics in the buffer; without meaning for records that are not plain."""
+        """Start and end of each record's topic in the buffer; without meaning for records that are not plain."""
         starts = self._body_ends + 1
         return Spans(starts, starts + self.topic_sizes)
 
@@ -344,7 +345,7 @@ class Records:
 
     @cached_property
     def bodies(self) -> Spans:
-        """Spans of the message bodies in the buffer."""
+        """Start and end of each record's body in the buffer."""
         starts = self.starts + _HEAD.itemsize
         return Spans(starts, starts + self.field("body_size"))
 
@@ -358,14 +359,14 @@ class Records:
 
     @cached_property
     def topic_sizes(self) -> Bytes:
-        """Length field of each topic; for records that are not plain, a byte without meaning."""
+        """Length of each record's topic in bytes; without meaning for records that are not plain."""
         return self.data[self._body_ends]
 
     @cached_property
     def property_spans(self) -> Spans:
-        """Spans of the property texts in the buffer.
+        """Start and end of each record's property text in the buffer.
 
-        For a record that is not plain, the span has no meaning, but its start is not beyond the end of the buffer.
+        For a record that is not plain, they have no meaning, but the start is not beyond the end of the buffer.
         """
         body_ends = self._body_ends
         topic_sizes = self.topic_sizes if self._common_topic_size is None else np.uint8(self._common_topic_size)
@@ -430,7 +431,7 @@ class PlainRows:
     def are_wanted(self, are_all_at_wanted_offsets: bool) -> Rows:
         """Return a mask of the rows that are within the wanted offsets and have one of the wanted tags.
 
-        With `are_all_at_wanted_offsets`, only tags are examined.
+        With `are_all_at_wanted_offsets`, offsets are known to be wanted, and only tags are examined.
         """
         records, content = self._records, self._content
         if are_all_at_wanted_offsets:
@@ -576,7 +577,7 @@ class PlainRows:
 
     @property
     def shown_properties(self) -> pa.Array:
-        """The column `properties`, as maps or as JSON texts."""
+        """The column `properties`, as maps or as JSON texts; without RocketMQ's own unless these are requested."""
         limits, names, values = self._entries.select(self._content.wants)
         if not self._content.properties_as_json:
             return pa.MapArray.from_arrays(limits, names, values)
@@ -588,14 +589,14 @@ class PlainRows:
 
     @property
     def headers(self) -> pa.Array:
-        """The properties that are shown to the user, as Kafka headers."""
+        """The column `headers`: properties as Kafka headers, without RocketMQ's own unless these are requested."""
         limits, names, values = self._entries.select(self._content.wants)
         pairs = pa.StructArray.from_arrays([names, values.cast(pa.binary())], names=["key", "value"])
         return pa.ListArray.from_arrays(limits, pairs)
 
     @property
     def key(self) -> pa.Array:
-        """The property KEYS, as Kafka keys."""
+        """The column `key` of the Kafka layout: the property KEYS of each row, as bytes."""
         return self.property_of("KEYS").cast(pa.binary())
 
     @property

@@ -55,7 +55,7 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column that can be requested."""
+    """One column that can be requested: its name and type, and how its value is read from a message."""
 
     name: str
     type: ColumnType
@@ -74,7 +74,7 @@ class Layout(Enum):
 
 
 def _property(*names: str) -> Callable[[Any], Any]:
-    """Return a function that reads the first of these properties that a message has."""
+    """Return a function that returns, for a message, the value of the first of these properties that it has."""
     return methodcaller("property_of", *names)
 
 
@@ -160,10 +160,10 @@ class Naming(Protocol):
     """Translates between the user's topic or group names and the cluster's, which may have a namespace as prefix."""
 
     def wrap(self, name: str) -> str:
-        """Return the cluster's name of a topic or group: the user's name with the prefix of the namespace."""
+        """Add the prefix of the namespace to a topic or group name of the user; return the cluster's name."""
 
     def unwrap(self, name: str) -> str:
-        """Return the user's name of a topic or group: the cluster's name without the prefix of the namespace."""
+        """Remove the prefix of the namespace from a topic or group name of the cluster; return the user's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +186,11 @@ class Content:
         return bool(self.tags) and not topic.startswith(RETRY_PREFIX)
 
     def own_topic(self, named: str) -> str:
-        """Return the user's name for a topic, given the cluster's name, which a message's property holds."""
+        """Return a topic name that was read from a message's property, without the prefix of the namespace."""
         return self.naming.unwrap(named) if self.naming else named
 
     def stored_topic(self, topic: str) -> str:
-        """Return the topic name that the records of this topic must hold.
+        """Return the name that must stand in the records of this topic: with the namespace's prefix, if it has one.
 
         Return an empty text for a light topic, whose records hold another topic's name.
         """

@@ -49,8 +49,8 @@ _log = logging.getLogger(__name__)
 def check_queues(records: Records, stored_topic: Callable[[str], str]) -> None:
     """Raise `AnswerMismatch` unless all records name the topic and queue of their response.
 
-    `stored_topic` returns the topic that records must name; an empty text allows any. `irregular` checks the topics of
-    irregular records.
+    `stored_topic` returns the topic that records must name, given the topic of the response; an empty text allows any.
+    The topics of irregular records are not checked here, but by the module `irregular`.
     """
     for row in _of_other_queues(records, stored_topic)[:1].tolist():
         response = int(records.response_of[row])
@@ -84,7 +84,7 @@ def _all_name(records: Records, name: bytes) -> bool:
 
 
 def _name_another(records: Records, rows: Integers, name: bytes) -> Rows:
-    """Return a mask of the plain records at the indices `rows`: those whose topic is not `name`."""
+    """Return which of the plain records at the indices `rows` have another topic than `name`, as a mask of `rows`."""
     field = _topic_field(name)
     differs: Rows = (records.topic_fields(rows, len(field)) != np.frombuffer(field, np.uint8)).any(axis=1)
     return differs if field else np.ones(len(rows), np.bool_)
@@ -96,7 +96,7 @@ def _topic_field(name: bytes) -> bytes:
 
 
 def _name_nothing(records: Records, rows: Integers) -> Integers:
-    """Return the indices, within `rows`, of the plain records whose topic is not UTF-8."""
+    """Return which of the plain records at the indices `rows` have a topic that is not UTF-8: indices into `rows`."""
     return not_utf8(cut_spans(records.data, records.topic_spans.where(rows)))
 
 
@@ -104,7 +104,7 @@ def _name_nothing(records: Records, rows: Integers) -> Integers:
 
 
 class RecordPositions(NamedTuple):
-    """The positions of the records of some responses, and the responses that have to be read again."""
+    """Each record's position in its queue, and the indices of the responses that have to be read again (suspects)."""
 
     positions: Integers
     suspects: Sequence[int] = ()
@@ -128,7 +128,10 @@ def find_positions(records: Records) -> RecordPositions:
 
 
 def _follow_each_other(records: Records) -> bool:
-    """Return whether each response has records, and their written offsets count up by one from its first offset."""
+    """Return whether, in each response, the offsets written in its records begin at the pulled offset and go up by one.
+
+    Every response must have records.
+    """
     stored, begins = records.stored_offsets, records.begins
     steps = stored[1:] - stored[:-1]
     steps[begins[1:] - 1] = 1
@@ -137,9 +140,9 @@ def _follow_each_other(records: Records) -> bool:
 
 
 def _ascend_within(records: Records) -> bool:
-    """Return whether the written offsets of each response ascend within the offsets that it covers.
+    """Return whether, in each response, the offsets written in its records ascend and are among those that it covers.
 
-    Return False for a light topic. Every response must have records.
+    Return False for a light topic, whose records hold offsets of another queue. Every response must have records.
     """
     stored, begins, responses = records.stored_offsets, records.begins, records.responses
     if any(map(is_light, set(responses.queues))):
@@ -154,7 +157,11 @@ def _ascend_within(records: Records) -> bool:
 
 
 class _PositionFinder:
-    """Computes the positions of records if responses are filtered, incomplete or shifted, or hold inner batches."""
+    """Computes the positions of records where they are not simply the offsets written in them.
+
+    These are the cases: a response is filtered or incomplete, holds an inner batch, or belongs to a shifted queue, in
+    which written offsets are higher than positions.
+    """
 
     def __init__(self, records: Records, inner: Integers) -> None:
         responses = records.responses
@@ -170,7 +177,11 @@ class _PositionFinder:
         self._stored = records.stored_offsets
 
     def place(self) -> RecordPositions:
-        """Return the positions of all records: counted up from the first offset where possible, else as written."""
+        """Return the positions of all records, and which responses have to be read again.
+
+        In a response that must hold one message for each offset, positions count up from the offset that was pulled. In
+        a filtered response or one with inner batches, they are the offsets written in the records.
+        """
         has_batches = np.zeros(len(self._covered), np.bool_)
         has_batches[self._of[self._inner]] = True
         counted = self._covered > 0
@@ -197,7 +208,10 @@ class _PositionFinder:
         return short
 
     def _maybe_count(self, response: int) -> int | None:
-        """Return how many messages of a response are at covered offsets; None if an inner batch cannot be unwrapped."""
+        """Return how many messages of the response at this index are at offsets that it covers.
+
+        Return None if an inner batch in it cannot be unwrapped.
+        """
         first, begin = int(self._firsts[response]), int(self._begins[response])
         end, count = first + int(self._covered[response]), 0
         for row in range(begin, begin + int(self._counts[response])):
@@ -210,12 +224,12 @@ class _PositionFinder:
         return count
 
     def _check_order(self, responses: Rows, positions: Integers) -> frozenset[MessageQueue]:
-        """Return the queues whose written offsets are higher than the positions of their records (shifted queues).
+        """Return the shifted queues: those in which offsets written in records are higher than the records' positions.
 
         Only the responses in the mask `responses` are examined: their positions were counted up from the first offset.
-        Raise `AnswerMismatch` if written offsets are in an impossible order. Written offsets go back in one legal case:
-        a broker that restarts writes the positions again. Commit-log offsets ascend even then; if they do not, a record
-        was put in the place of another.
+        Raise `AnswerMismatch` if written offsets are in an impossible order. They may go back in one case: after the
+        broker restarts, it writes offsets that equal the positions again. Commit-log offsets ascend even then; if they
+        do not, one record stands in the place of another.
         """
         ahead = np.where((responses & ~self._are_light)[self._of], self._stored - positions, 0)
         if not ahead.any():
@@ -231,9 +245,10 @@ class _PositionFinder:
         return frozenset(map(self._queues.__getitem__, np.unique(self._of[ahead != 0]).tolist()))
 
     def _have_impossible_offsets(self, responses: Rows) -> Rows:
-        """Return a mask of the filtered `responses` that are of light topics or have impossible offsets.
+        """Return a mask of the responses whose written offsets are impossible, or which are of light topics.
 
-        Offsets are impossible if they do not ascend, or lie outside the offsets that the response covers.
+        Only the responses in the mask `responses` are examined; all are filtered. Offsets are impossible if they do not
+        ascend, or lie outside the offsets that the response covers.
         """
         if not responses.any():
             return responses
@@ -278,33 +293,40 @@ class Recheck(Protocol):
         """
 
     def place(self, block: Block) -> Iterable[Block]:
-        """Yield each wanted record of a filtered response as a block of its own; `first` is its true queue offset.
+        """Yield each wanted record of a filtered response as a block, whose `first` is the record's true queue offset.
 
         The true offsets are found by pulls without the filter.
         """
 
     def shifted_at(self, offsets: Mapping[MessageQueue, int]) -> Collection[MessageQueue]:
-        """Return the queues that are shifted, given one offset for each queue.
+        """Return those of the queues that are shifted, given one offset to look at in each queue.
 
-        A queue is shifted if the record at its offset has another offset written in it.
+        A queue is shifted if the record at this offset has another offset written in it.
         """
 
 
 class Suspects:
-    """The responses of one task that have to be read again, and the queues that are known to be shifted."""
+    """Finds and replaces the responses of one task that have to be read again, and remembers which queues are shifted.
+
+    In a shifted queue, the offsets written in records are higher than the records' positions.
+    """
 
     def __init__(self, recheck: Recheck | None, shifted: set[MessageQueue] | None = None) -> None:
         self._recheck = recheck
         self._shifted = set() if shifted is None else shifted
 
     def without_recheck(self) -> Suspects:
-        """Return an object for the same queues that raises an error instead of reading responses again."""
+        """Return an object that raises an error instead of reading responses again.
+
+        The two objects share the set of queues that are known to be shifted.
+        """
         return Suspects(None, self._shifted)
 
     def find(self, records: Records, placed: RecordPositions) -> list[int]:
-        """Return the indices of the responses that have to be read again.
+        """Return the indices of the responses that have to be read again; `placed` is the result of `find_positions`.
 
-        This may pull messages, to learn which queues are shifted.
+        This may pull messages, to learn which queues are shifted (have records at other offsets than those written in
+        them).
         """
         self._note(placed.shifted)
         if not placed.is_filtered:
@@ -341,11 +363,11 @@ class Suspects:
 
 
 def _doubtful_cuts(records: Records) -> dict[MessageQueue, int]:
-    """Return {queue: last wanted offset} for the queues in which a pull there must show whether they are shifted.
+    """Return {queue: last wanted offset} for the queues where a pull at this offset must show whether they are shifted.
 
-    These are the queues with a filtered response that has a record whose written offset is beyond the wanted end: if
-    the queue is shifted, the position of such a record is lower and may be wanted. Of several responses of one queue,
-    the one with the highest end counts.
+    In a shifted queue, the offsets written in records are higher than the records' positions. So a record may be wanted
+    although the offset written in it is beyond the wanted end. The result names the queues that have such a record in a
+    filtered response. If a queue has several such responses, the one with the highest wanted end counts.
     """
     responses, response_of = records.responses, records.response_of
     ends = np.array(responses.ends)

@@ -48,7 +48,7 @@ class BatchSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A record batch, and how many of its records were irregular or left out."""
+    """A record batch, how many of its records were irregular, and how many messages were left out as unreadable."""
 
     batch: pa.RecordBatch
     irregular_count: int
@@ -58,9 +58,10 @@ class Decoded:
 
 
 class ColumnDecoder:
-    """Decodes blocks into a fixed list of columns.
+    """Decodes blocks into record batches with a fixed list of columns.
 
-    Columns named in `nullable` are nullable, as they are in Spark's schema. `recheck` pulls incomplete responses again.
+    Columns named in `nullable` may hold null even if the table of columns says otherwise. `recheck` pulls incomplete
+    responses again; without it, an incomplete response raises `AnswerMismatch`.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class ColumnDecoder:
     def _second(self) -> ColumnDecoder:
         """Return a decoder for responses that were pulled again.
 
-        It raises `AnswerMismatch` if one would need a third pull.
+        It raises `AnswerMismatch` where this decoder would pull a response again.
         """
         second = copy.copy(self)
         second._gathered, second._suspects = Gathered(), self._suspects.without_recheck()
@@ -126,10 +127,7 @@ class ColumnDecoder:
         return records, self._suspects.find(records, placed)
 
     def _with_large_split(self, blocks: Iterable[Block], most_bytes: int) -> Iterator[Block]:
-        """Yield the blocks in order.
-
-        Split each block of at least half of `most_bytes` into one block for each record.
-        """
+        """Yield the blocks in order; split a block of half of `most_bytes` or more into one block for each record."""
         for block in blocks:
             if len(block[0]) * 2 < most_bytes:
                 yield block
@@ -151,7 +149,7 @@ class ColumnDecoder:
             yield Block(block.data[start:end], block.wanted, 1, *covered)
 
     def _decode(self, records: Records, size: BatchSize) -> Iterator[Decoded]:
-        """Yield the record batch of the records; yield several if irregular records hold more than `size`."""
+        """Yield the rows of the records in one record batch; in several if those of irregular records exceed `size`."""
         plain = decode_plain(records, self._columns, self.content, self._shapes)
         if not len(plain.irregular):
             yield Decoded(pa.RecordBatch.from_arrays(plain.arrays, schema=self.schema), 0, 0)
@@ -164,7 +162,7 @@ class ColumnDecoder:
             begin = end
 
     def _merge(self, plain: PlainColumns, begin: int, end: int, portion: Portion) -> pa.RecordBatch:
-        """Return a record batch of the plain rows `[begin, end)` and a portion's rows, in order of their records."""
+        """Return a record batch of the plain rows `[begin, end)` and the rows of `portion`, in record order."""
         places = np.concatenate((plain.places[begin:end], portion.records, portion.array_records))
         order = pack_numbers(np.argsort(places, kind="stable"))
         merged = []
@@ -201,7 +199,7 @@ class Gathered:
 
     @property
     def spans(self) -> Spans:
-        """Spans of the responses in `data`."""
+        """Start and end of each response in `data`."""
         ends: Integers = np.array(self._ends)
         return Spans(ends[:-1], ends[1:])
 
@@ -214,7 +212,7 @@ class Gathered:
 
     @property
     def blocks(self) -> list[Block]:
-        """The blocks that were added; their data are views of this memory."""
+        """The blocks that were put in; their data are views of the memory of this object."""
         return [
             Block(self._memory[start:end], *described)
             for (start, end), described in zip(pairwise(self._ends), self._described, strict=True)
@@ -233,7 +231,7 @@ class Gathered:
         self._described.append(block[1:])
 
     def clear(self) -> None:
-        """Remove all blocks and keep the memory."""
+        """Remove all blocks; keep the memory for the next batch."""
         self._ends, self._described = [0], []
 
     def _grow(self, wanted: int) -> None:
@@ -251,10 +249,11 @@ def _memory_of(byte_count: int) -> memoryview:
 def _keep_freed_memory() -> None:
     """Let this process keep the memory that it frees, instead of returning it to the operating system.
 
-    One call is enough. Decoding a batch frees all memory but that of its columns. The C library would return it to the
-    operating system, and the next batch would get it back page by page, which takes up to 2 µs a message, more than
-    decoding. glibc adapts to what a process frees: after a large block was freed, it keeps free memory of up to twice
-    that size. The block is never written to, so it takes no real memory. Other C libraries ignore it.
+    Decoding a batch frees all memory but that of its columns. The C library would return it to the operating system,
+    and the next batch would get it back page by page, which takes up to 2 µs a message, more than decoding. But after a
+    large block was freed, glibc keeps free memory of up to twice its size. So this function allocates a large block and
+    frees it at once; nothing is written to it, so it takes no real memory. One call is enough. Other C libraries ignore
+    it.
     """
     bytearray(_LARGE_BLOCK_BYTES)
 

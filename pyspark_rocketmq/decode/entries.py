@@ -61,7 +61,7 @@ def _terminated(texts: pa.Array) -> pa.Array:
 
 
 class Selected(NamedTuple):
-    """Chosen properties of all rows, in order of rows; row i has those from `limits[i]` to `limits[i + 1]`."""
+    """Chosen properties of all rows, in order of rows; row i has those at the indices `[limits[i], limits[i + 1])`."""
 
     limits: pa.Array
     names: pa.Array
@@ -78,14 +78,14 @@ class Entries(Protocol):
         """Return the value of one property for each row; null where a row lacks it."""
 
     def select(self, wanted: Callable[[str], bool]) -> Selected:
-        """Return the properties whose names are wanted.
+        """Return the wanted properties of all rows: those for whose names `wanted` returns True.
 
         A row that has a name twice gets one property: the last value, at the place of the first.
         """
 
 
 class _EntrySpans(NamedTuple):
-    """Spans of all names and values in the buffer, and the number of properties in each row."""
+    """Start and end of all property names and values in the buffer, and the number of properties in each row."""
 
     data: Bytes
     names: Spans
@@ -113,7 +113,7 @@ def _find_entries(texts: PropertyTexts) -> _EntrySpans:
 
 
 class SplitEntries:
-    """Property names and values of rows whose names may differ from row to row, or occur twice in a row."""
+    """Names and values of the properties of all rows, found by splitting each text; rows may have different names."""
 
     def __init__(self, spans: _EntrySpans) -> None:
         self._spans = spans
@@ -122,7 +122,7 @@ class SplitEntries:
 
     @cached_property
     def _numbered_names(self) -> tuple[list[str], Integers]:
-        """Distinct property names, and for each property the index of its name."""
+        """The distinct property names; and for each property of all rows, the index of its name among them."""
         encoded = cut_spans(self._spans.data, self._spans.names, pa.string()).dictionary_encode()
         return encoded.dictionary.to_pylist(), np.asarray(encoded.indices)
 
@@ -136,7 +136,10 @@ class SplitEntries:
         return cut_spans(self._spans.data, Spans(starts, ends), pa.string())
 
     def select(self, wanted: Callable[[str], bool]) -> Selected:
-        """Return the properties whose names are wanted, as `Entries.select` does."""
+        """Return the wanted properties of all rows: those for whose names `wanted` returns True.
+
+        A row that has a name twice gets one property: the last value, at the place of the first.
+        """
         names, numbers = self._numbered_names
         is_wanted = np.array([wanted(name) for name in names], np.bool_)
         chosen = np.flatnonzero(is_wanted[numbers]) if names else np.zeros(0, np.int64)
@@ -148,10 +151,10 @@ class SplitEntries:
         )
 
     def _equal_names(self, chosen: Integers) -> tuple[Integers, Integers]:
-        """Return two arrays of property indices: the first and the last property of each name in each row.
+        """Return the indices of the first and of the last property of each name in each row, as two arrays.
 
-        Only the properties at the indices `chosen` are considered. Item i of both arrays is about the same row and
-        name; both arrays are in the order of the first properties.
+        Item i of both arrays is about the same row and name; the two are equal if the row has the name once. Only the
+        properties at the indices `chosen` are considered. The first array ascends.
         """
         names, numbers = self._numbered_names
         marks = self._rows[chosen] * len(names) + numbers[chosen]

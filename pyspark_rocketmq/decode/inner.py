@@ -36,28 +36,28 @@ class InnerRecords(Records):
     is_inner = True
 
     def plain(self) -> Rows:
-        """Return a mask that chooses all messages, because `maybe_unwrap` has verified the sizes of all."""
+        """Return a mask that chooses all messages, because `maybe_unwrap` has verified that all are plain."""
         return np.ones(len(self.starts), np.bool_)
 
     @cached_property
     def bodies(self) -> Spans:
-        """Spans of the message bodies in the buffer."""
+        """Start and end of each message's body in the buffer."""
         starts = self.starts + _BODY_AT
         return Spans(starts, starts + self.field("body_size"))
 
     @cached_property
     def property_spans(self) -> Spans:
-        """Spans of the property texts."""
+        """Start and end of each message's property text in the buffer."""
         starts = self.bodies.ends + _PROPERTIES_WIDTH
         return Spans(starts, starts + unsigned_at(self.data, _PROPERTIES_WIDTH)[self.bodies.ends])
 
     @property
     def byte_count(self) -> int:
-        """Number of bytes in the bodies and properties."""
+        """Number of bytes in the bodies and properties of all messages."""
         return int((self.property_spans.ends - self.bodies.starts).sum())
 
     def portions(self, most_rows: int, most_bytes: int) -> Iterator[InnerRecords]:
-        """Yield the messages in portions; one ends after `most_rows`, or with the message that exceeds `most_bytes`."""
+        """Yield the messages in portions; each ends after `most_rows` or with the message that exceeds `most_bytes`."""
         begin = 0
         while begin < len(self.starts):
             beyond = int(np.searchsorted(self.starts, self.starts[begin] + most_bytes, side="right"))
@@ -91,7 +91,11 @@ def maybe_unwrap(records: Records, row: int, record: Record, content: Content) -
 
 
 def _describe(records: Records, row: int, data: Bytes, starts: Integers) -> InnerRecords:
-    """Return the messages that begin at `starts`, with the fixed header of the batch at index `row`."""
+    """Return the messages of an inner batch, given its unpacked body `data` and the positions where messages start.
+
+    The batch is the record at index `row`. Each message gets a copy of its fixed header, with the message's own flag,
+    body size and queue offset.
+    """
     numbers = np.arange(len(starts))
     head = np.repeat(records.head[row : row + 1], len(starts))
     head["flag"] = unsigned_at(data, 4)[starts + _FLAG_AT].astype(np.int32)
@@ -103,9 +107,9 @@ def _describe(records: Records, row: int, data: Bytes, starts: Integers) -> Inne
 
 
 def _fill_entries(found: InnerRecords) -> bool:
-    """Verify that body and properties fill each message exactly, and return the result.
+    """Verify that each message consists of exactly its body and its properties; return False if one does not.
 
-    If they do, also write the CRCs of the bodies into `found.head`.
+    Otherwise write the CRC of each body into `found.head` and return True.
     """
     ends, (starts, body_ends) = np.append(found.starts[1:], len(found.data)), found.bodies
     if (body_ends < starts).any() or (body_ends > ends - _PROPERTIES_WIDTH).any():

@@ -41,7 +41,7 @@ class RowArrays(NamedTuple):
 
 @dataclass(slots=True)
 class Portion:
-    """The rows of some consecutive irregular records."""
+    """Rows of consecutive irregular records, about as many as a record batch may have."""
 
     end: int
     """Index of the first record of the next portion.
@@ -64,18 +64,18 @@ class Portion:
         return len(self.records) + len(self.array_records)
 
     def has_room(self, more: RowArrays, most_rows: int, most_bytes: int) -> bool:
-        """Return whether several rows more keep the portion within its limits; an empty portion takes any."""
+        """Return whether the rows `more` can be added within the limits; an empty portion takes any number."""
         is_within = self.row_count + more.row_count <= most_rows and self.byte_count + more.byte_count <= most_bytes
         return is_within or not self.row_count
 
     def add_row(self, row: Row, record: int, byte_count: int) -> None:
-        """Append one row of the record at this index."""
+        """Append a row of the record at index `record`; `byte_count` is the size of the row's body and properties."""
         self.rows.append(row)
         self.records.append(record)
         self.byte_count += byte_count
 
     def add_arrays(self, more: RowArrays, record: int) -> None:
-        """Append several rows of the record at this index."""
+        """Append several rows that were decoded together from the record at index `record`."""
         self.arrays.append(more)
         self.array_records += [record] * more.row_count
         self.byte_count += more.byte_count
@@ -96,8 +96,8 @@ class IrregularReader:
         """Yield the rows of the records at the indices `irregular`, in portions.
 
         A portion ends when it has `most_rows` rows or more than `most_bytes`, or before messages that were decoded
-        together and would exceed these limits. Both may be in the middle of an inner batch. The last portion may be
-        empty; its `end` is the number of all records, so plain records at the end belong to it.
+        together and would exceed these limits; this may be in the middle of an inner batch. The last portion may be
+        empty; its `end` is the number of all records, so plain records after the last irregular one belong to it.
         """
         portion = Portion(0)
         for index in irregular.tolist():
@@ -139,9 +139,10 @@ class IrregularReader:
     def _decode_together(
         self, records: Records, index: int, record: Record, most_rows: int, most_bytes: int
     ) -> list[RowArrays]:
-        """Return the wanted messages of a large inner batch; nothing if some of it has to be decoded one by one.
+        """Return the wanted messages of a large inner batch, decoded together by operations on arrays.
 
-        Return nothing if portions have few rows, too.
+        Return an empty list if the record is no large inner batch, if one of its messages has to be decoded by itself,
+        or if `most_rows` is too small for arrays to be faster.
         """
         if most_rows < _FEWEST_TOGETHER:
             return []
@@ -157,7 +158,10 @@ class IrregularReader:
         return found
 
     def _is_kept(self, row: Row) -> bool:
-        """Return False in mode DROPMALFORMED if a part of the message that a requested column needs is unreadable."""
+        """Return whether the row goes into the result. In mode DROPMALFORMED, a row with an unreadable part does not.
+
+        Only the parts (body, properties) that a requested column needs are examined.
+        """
         if self._content.mode is not Mode.DROPMALFORMED:
             return True
         lacks_properties = self._reads_properties and row.all_properties is None

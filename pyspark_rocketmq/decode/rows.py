@@ -66,7 +66,7 @@ class Row:
         return value
 
     def time(self, field: str) -> int | None:
-        """Return a time field of the record in microseconds; None outside the range of Spark's timestamps."""
+        """Return a time field of the record in microseconds since 1970; None outside Spark's range of timestamps."""
         time_ms: int = getattr(self.record, field)
         return time_ms * 1000 if LEAST_MS <= time_ms <= MOST_MS else None
 
@@ -76,14 +76,14 @@ class Row:
 
     @property
     def user_properties(self) -> dict[str, str] | None:
-        """The properties that are shown to the user, by name; None if properties are unreadable."""
+        """{name: value} of the properties, without RocketMQ's own unless requested; None if they are unreadable."""
         if self.all_properties is None:
             return None
         return {name: value for name, value in self.all_properties.items() if self._content.wants(name)}
 
     @property
     def shown_properties(self) -> object:
-        """Value of the column `properties`: pairs for a map, or a JSON text; None if properties are unreadable."""
+        """Value of the column `properties`: a list of pairs or a JSON text; None if properties are unreadable."""
         user = self.user_properties
         if user is None:
             return None
@@ -91,13 +91,16 @@ class Row:
 
     @property
     def headers(self) -> object:
-        """The properties that are shown to the user, as Kafka headers; None if properties are unreadable."""
+        """Value of the column `headers`: properties as Kafka headers, without RocketMQ's own unless requested.
+
+        None if properties are unreadable.
+        """
         user = self.user_properties
         return None if user is None else [{"key": k, "value": v.encode()} for k, v in user.items()]
 
     @property
     def key(self) -> bytes | None:
-        """The property KEYS, as Kafka key."""
+        """Value of the column `key` of the Kafka layout: the property KEYS as bytes; None if the message has none."""
         keys = self.property_of("KEYS")
         return None if keys is None else keys.encode()
 
@@ -166,7 +169,7 @@ def _unwrap(record: Record, content: Content) -> list[Record]:
 
 
 def _require_tolerance(error: DecodeError, queue: MessageQueue, content: Content) -> None:
-    """Raise the error in mode FAILFAST, with the broker's name and the advice to use another mode."""
+    """Raise the error in mode FAILFAST, with the broker's name and the advice to use another mode; else do nothing."""
     if content.mode is Mode.FAILFAST:
         error.advice = f"{error.advice}; or {_TOLERATE}" if error.advice else _TOLERATE
         raise error.locate(broker=queue.broker_name) from error.__cause__

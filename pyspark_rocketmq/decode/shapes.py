@@ -56,16 +56,19 @@ _FOLD = 16
 
 
 class Edge(NamedTuple):
-    """The start or end of a value in a text: the index of a stretch, and the distance in bytes from where it begins."""
+    """The start or the end of a value within a property text: `offset` bytes after a stretch begins.
+
+    A stretch is a part of the text with a fixed length; `stretch` is its index among the stretches of the shape.
+    """
 
     stretch: int
     offset: int
 
 
 class Slice(NamedTuple):
-    """The place of a value in a text: its start and end.
+    """The place of a property's value in a text: its start and its end.
 
-    A value whose length may differ from text to text ends where the next stretch begins.
+    A value of varying length ends where the next part of fixed length (stretch) begins.
     """
 
     start: Edge
@@ -73,10 +76,10 @@ class Slice(NamedTuple):
 
 
 class _Stretch(NamedTuple):
-    """The bytes allowed in a stretch, which is a part of a text that has the same length in all texts of a shape.
+    """A part that has the same length in all texts of a shape, and the bytes that are allowed at each place of it.
 
-    At each place, bytes from `least` to `least + spread` are allowed; these arrays repeat the stretch for `_FOLD`
-    texts. `width` is the number of bytes in one text.
+    `width` is that length. The byte at place i must lie between `least[i]` and `least[i] + spread[i]`. The two arrays
+    repeat the stretch `_FOLD` times, because so many texts are compared as one array row.
     """
 
     width: int
@@ -101,7 +104,7 @@ class Shape(NamedTuple):
 
 
 class Fitting(NamedTuple):
-    """The texts that have a shape, and where each of the shape's stretches begins in each text."""
+    """The texts that have a given shape, and where the shape's parts of fixed length (stretches) begin in each text."""
 
     texts: Integers
     """Indices of these texts."""
@@ -113,7 +116,7 @@ class Fitting(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """Properties that texts of one shape share: names, which values are filled, whether a separator is at the end."""
+    """Traits that texts of one shape share: names, which values are not empty, whether a separator ends the text."""
 
     names: tuple[bytes, ...]
     is_filled: tuple[bool, ...]
@@ -121,23 +124,23 @@ class _Kind(NamedTuple):
 
 
 class _Split(NamedTuple):
-    """One property text after splitting: its kind (names, and which values are filled), and the sizes of its values."""
+    """One property text after splitting: its names, which of its values are not empty, and the values' lengths."""
 
     kind: _Kind
     sizes: list[int]
 
 
 class _Sizes(NamedTuple):
-    """Smallest and largest size of the values of one name."""
+    """The smallest and the largest length, in bytes, that one property's value has in the sample texts."""
 
     least: int
     most: int
 
 
 def maybe_learn(samples: Sequence[bytes]) -> Shape | None:
-    """Return the shape of the first sample; None if that text is irregular or a name is not UTF-8.
+    """Return the shape of the first sample; None if its separators do not alternate or a name is not UTF-8.
 
-    The other samples show which values are flexible: those whose sizes differ among the samples with the same names.
+    The other samples are used to see which values differ in length among texts with the same names.
     """
     first, *others = map(_maybe_split, samples)
     if first is None:
@@ -161,9 +164,10 @@ def _maybe_split(text: bytes) -> _Split | None:
 
 @lru_cache(maxsize=32)
 def _learn(kind: _Kind, all_sizes: tuple[_Sizes, ...], largest: int) -> Shape:
-    """Return the shape of the texts of this kind, given the smallest and largest size of each value.
+    """Return the shape of the texts of this kind, given the smallest and the largest length of each property's value.
 
-    A value is flexible if these two differ. `largest` is the largest byte allowed in values.
+    If these two differ, the value is flexible: its length may differ from text to text. `largest` is the largest byte
+    allowed in values.
     """
     slices, stretches, widths = dict[str, Slice](), [_StretchBuilder(largest)], list[int]()
     for place, (name, sizes) in enumerate(zip(kind.names, all_sizes, strict=True)):
@@ -191,7 +195,7 @@ class _StretchBuilder:
 
     @property
     def width(self) -> int:
-        """Number of bytes added so far."""
+        """Length, in bytes, of the parts that were added so far."""
         return len(self._least)
 
     def add_exact(self, text: bytes) -> None:
@@ -205,7 +209,7 @@ class _StretchBuilder:
         self._spread += bytes([self._value_spread]) * size
 
     def finish(self) -> _Stretch:
-        """Return the finished stretch."""
+        """Return a stretch that consists of the parts that were added."""
         least, spread = (np.frombuffer(ranges * _FOLD, np.uint8) for ranges in (self._least, self._spread))
         return _Stretch(self.width, least, spread)
 
@@ -214,7 +218,10 @@ class _StretchBuilder:
 
 
 def find_fitting(shape: Shape, data: Bytes, texts: Spans) -> Fitting:
-    """Return those of the texts at the spans `texts` that have this shape, and where its stretches begin in each."""
+    """Return those of the texts at the spans `texts` of `data` that have this shape.
+
+    The result also holds where each part of fixed length (stretch) of the shape begins in each of these texts.
+    """
     walk = _Walk(data, texts, shape.largest)
     for stretch, width in zip(shape.stretches, (0, *shape.widths), strict=True):
         if width:
@@ -234,10 +241,10 @@ class _Walk:
         self._begins: list[Integers] = []
 
     def pass_value(self, width: int) -> None:
-        """Move to the end of a value of any length in all texts; drop texts in which the value is empty.
+        """Move to the end of a value of varying length in all texts; drop texts in which the value is empty.
 
-        The end is searched in `width` bytes only. A text with a longer value is dropped later, because the next stretch
-        does not begin there.
+        The end is searched in the next `width` bytes only. A text with a longer value is dropped by `pass_stretch`,
+        which does not find the next stretch in the middle of the value.
         """
         sizes, spread = np.empty(len(self._at), np.int64), np.uint8(self._largest - _LEAST_IN_VALUES)
         for part in _parts(len(sizes), width + 1):
@@ -251,7 +258,10 @@ class _Walk:
         self._keep(sizes > 0)
 
     def pass_stretch(self, stretch: _Stretch) -> None:
-        """Move to the end of a stretch in all texts; drop texts with a byte that the stretch does not allow there."""
+        """Move to the end of the next stretch (part of fixed length) in all texts.
+
+        Drop texts with a byte that the stretch does not allow at its place.
+        """
         self._begins.append(self._at)
         self._at = self._at + stretch.width
         self._keep(self._are_in_range(stretch, self._begins[-1]))
@@ -285,9 +295,10 @@ class _Walk:
 
 
 def _parts(count: int, width: int) -> Iterator[slice]:
-    """Yield slices of `count` rows of `width` bytes.
+    """Yield slices that divide `count` rows of `width` bytes into parts, each of which is compared at once.
 
-    Each slice has at most `_GATHERED_BYTES` (but at least `_FOLD` rows), and a multiple of `_FOLD` rows.
+    All parts but the last have the largest multiple of `_FOLD` rows that is within `_GATHERED_BYTES`, but at least
+    `_FOLD`.
     """
     step = _FOLD * max(1, _GATHERED_BYTES // (_FOLD * max(1, width)))
     return (slice(at, at + step) for at in range(0, count, step))
@@ -306,9 +317,10 @@ _SAMPLES = 5
 
 
 class _Group(NamedTuple):
-    """The rows whose property texts have one shape, and the positions at which its stretches begin in each row.
+    """The rows whose property texts have one shape, and where its parts of fixed length (stretches) begin in each text.
 
-    `rows` holds indices, or is a slice if all rows have the shape.
+    `rows` holds the indices of these rows; it is a slice if all rows have the shape. `begins` holds byte positions in
+    the buffer: one array row for each stretch, one column for each text.
     """
 
     shape: Shape
@@ -316,11 +328,14 @@ class _Group(NamedTuple):
     begins: Integers
 
     def spans_of(self, name: str) -> Spans:
-        """Return the spans of one property's values, one for each row of the group."""
+        """Return where the values of one property start and end in the buffer; one value for each row of the group."""
         return Spans(*(self.begins[stretch] + offset for stretch, offset in self.shape.slices[name]))
 
     def edges_of(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
-        """Return an array with a row for each text: start and end position of the value of each name, in turn."""
+        """Return an array with a row for each text: where the values of these properties start and end in the buffer.
+
+        An array row holds start and end of the first property's value, then start and end of the second's, and so on.
+        """
         begins = self.begins.astype(np.int32)
         edges = np.empty((begins.shape[1], 2 * len(names)), np.int32)
         for column, (stretch, offset) in enumerate(chain.from_iterable(self.shape.slices[name] for name in names)):
@@ -328,7 +343,7 @@ class _Group(NamedTuple):
         return edges
 
     def cut(self, data: Bytes, name: str) -> pa.Array:
-        """Return the values of one property, one for each row of the group."""
+        """Return the values of one property, cut out of the buffer `data`; one for each row of the group."""
         start, end = self.shape.slices[name]
         if start.stretch != end.stretch:
             return cut_pairs(data, self.edges_of([name]), pa.string())
@@ -345,7 +360,7 @@ class ShapeFinder:
         self._known: list[Shape] = []
 
     def maybe_find(self, data: Bytes, texts: Spans) -> ShapedEntries | None:
-        """Return the properties of texts that are regular, UTF-8, and of few shapes; return None for other texts."""
+        """Return the properties of all texts; None if they have many shapes, or one is irregular or not UTF-8."""
         sorting = _Sorting(data, texts)
         for shape in self._known:
             if len(sorting.rest):
@@ -386,7 +401,11 @@ class _Sorting:
         return len(fitting)
 
     def learn(self) -> bool:
-        """Learn shapes until all texts are in groups; return False if a text is irregular or splitting is cheaper."""
+        """Learn shapes and group the texts by them; return True when each text is in a group.
+
+        Return False if the separators of a text do not alternate, or if there are so many shapes that it is cheaper to
+        split every text.
+        """
         is_first = True
         while count := len(self.rest):
             shape = maybe_learn(_samples(self._data, self._rest_texts))
@@ -412,7 +431,7 @@ def _samples(data: Bytes, texts: Spans) -> list[bytes]:
 
 
 class ShapedEntries:
-    """The property names and values of texts that have few shapes."""
+    """Names and values of the properties of all rows, whose property texts were found to have few different shapes."""
 
     def __init__(self, data: Bytes, row_count: int, groups: list[_Group]) -> None:
         self._data = data
@@ -438,14 +457,17 @@ class ShapedEntries:
         return spans
 
     def select(self, wanted: Callable[[str], bool]) -> Selected:
-        """Return the properties whose names are wanted, as `Entries.select` does."""
+        """Return the wanted properties of all rows: those for whose names `wanted` returns True.
+
+        A row that has a name twice gets one property: the last value, at the place of the first.
+        """
         chosen = [[name for name in group.shape.slices if wanted(name)] for group in self._groups]
         if len(chosen) == 1 and chosen[0]:
             return self._select_alike(self._groups[0], chosen[0])
         return self._select_any(chosen)
 
     def _select_alike(self, group: _Group, names: list[str]) -> Selected:
-        """Return the properties `names` of all rows, which all belong to `group`: one shape that has these names."""
+        """Return the properties `names` of all rows, which must all be in `group` and have these properties."""
         spelled = [name.encode() for name in names]
         return Selected(
             pack_numbers(np.arange(self._row_count + 1, dtype=np.int32) * np.int32(len(names))),
@@ -454,7 +476,10 @@ class ShapedEntries:
         )
 
     def _select_any(self, chosen: list[list[str]]) -> Selected:
-        """Return properties of all rows; `chosen` lists, for each group of rows of one shape, the names to return."""
+        """Return chosen properties of all rows; item i of `chosen` lists the names to return for the rows of group i.
+
+        The rows of a group are those whose property texts have one shape.
+        """
         numbers = {name: number for number, name in enumerate(dict.fromkeys(chain.from_iterable(chosen)))}
         limits = self._limits([len(names) for names in chosen])
         named, edges = np.empty(limits[-1], np.int64), np.empty((limits[-1], 2), np.int32)
@@ -467,10 +492,10 @@ class ShapedEntries:
         return Selected(pack_numbers(limits), names_found, cut_pairs(self._data, edges, pa.string()))
 
     def _limits(self, counts: list[int]) -> npt.NDArray[np.int32]:
-        """Return the index of each row's first property, when the properties of all rows are put in order of rows.
+        """Return the index of each row's first property in a list of the chosen properties of all rows.
 
-        The last item is the total number. `counts` holds, for each group of rows of one shape, the number of properties
-        that each of these rows has.
+        One more item at the end is the length of this list. Item i of `counts` is the number of chosen properties that
+        each row of group i has; the rows of a group are those whose property texts have one shape.
         """
         limits = np.zeros(self._row_count + 1, np.int32)
         for group, count in zip(self._groups, counts, strict=True):

@@ -104,9 +104,9 @@ def pack_rows(rows: Bytes | bytes, widths: Sequence[int], count: int) -> pa.Arra
 
 
 def repeat_texts(texts: Sequence[bytes], count: int) -> pa.Array:
-    """Return an Arrow array of strings that repeats these texts `count` times.
+    """Return an Arrow array of strings that repeats these texts `count` times: a, b, a, b ...
 
-    Calls with equal texts share memory, unless the array is large.
+    Arrays that are returned for equal texts share memory, unless they are large.
     """
     wanted, kept_count = tuple(texts), 1 << max(0, count - 1).bit_length()
     _require_room(count * sum(map(len, texts)))
@@ -123,7 +123,7 @@ _kept = lru_cache(maxsize=16)(_repeat)
 
 
 def pack_texts(texts: Sequence[str]) -> pa.Array:
-    """Return an Arrow array of strings; meant for few texts."""
+    """Return these texts as an Arrow array of strings; meant for few texts, because each is encoded by itself."""
     encoded = [text.encode() for text in texts]
     return pack_rows(b"".join(encoded), list(map(len, encoded)), 1)
 
@@ -138,9 +138,9 @@ def _cut_any(data: Bytes, spans: Spans, type_: pa.DataType) -> pa.Array:
 def cut_pairs(
     data: Bytes, edges: npt.NDArray[np.integer[Any]], type_: pa.DataType, absent: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Return slices of the buffer as an Arrow array; `edges` holds start and end in turn.
+    """Return slices of the buffer as an Arrow array; `edges` holds the start and the end of each slice in turn.
 
-    Null where `absent` is true.
+    A slice is null where `absent` is true.
     """
     _require_room(len(data))
     offsets = np.zeros(edges.size + 2, np.int32)

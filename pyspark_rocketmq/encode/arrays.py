@@ -56,12 +56,12 @@ def constant(text: bytes) -> pa.Scalar:
 
 
 def as_texts(values: pa.Array) -> pa.Array:
-    """Return an array of text or bytes with 64-bit offsets; nulls stay null."""
+    """Return texts or bytes as an Arrow array of bytes with 64-bit offsets; nulls stay null."""
     return values.cast(LARGE)
 
 
 def join(*parts: pa.Array | pa.Scalar) -> pa.Array:
-    """Return the parts of each row, one after another; null if a part is null."""
+    """Return one text for each row: the row's parts, joined without separators; null if one of them is null."""
     return pc.binary_join_element_wise(*parts, EMPTY)
 
 
@@ -80,7 +80,7 @@ def texts_of_rows(starts: Integers, texts: pa.Array) -> pa.Array:
 
 
 def to_arrow(values: npt.NDArray[Any]) -> pa.Array:
-    """Return numbers or truth values as an Arrow array; `pa.array` does the same, but imports pandas if it is there."""
+    """Return numbers or truth values as an Arrow array; unlike `pa.array`, do not import pandas if it is installed."""
     data = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(data)])
 
@@ -132,7 +132,10 @@ def hash_texts(texts: pa.Array, stream: int) -> Hashes:
 
 
 def _words(texts: pa.Array) -> tuple[Hashes, Integers]:
-    """Return the 8-byte words of all texts in one array, and where those of each text begin (and the last end)."""
+    """Return the 8-byte words of all texts in one array, and the index in it at which the words of each text begin.
+
+    One more index at the end is the number of all words.
+    """
     sizes = sizes_of(texts)
     padding = _PADDINGS.take(to_arrow(-sizes % _WORD))
     padded = join(texts, padding, fixed_texts(sizes.astype("<i8")))
@@ -142,7 +145,11 @@ def _words(texts: pa.Array) -> tuple[Hashes, Integers]:
 
 
 def _portions(starts: Integers) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows (first, end) that have at most `_WORDS_AT_ONCE` words together; a larger row is alone."""
+    """Yield ranges (first, end) of texts that have at most `_WORDS_AT_ONCE` 8-byte words together.
+
+    A text with more words is a range of its own. `starts` holds the index of each text's first word, and at the end the
+    number of all words.
+    """
     first, count = 0, len(starts) - 1
     while first < count:
         last = int(np.searchsorted(starts, starts[first] + _WORDS_AT_ONCE, "right")) - 1
@@ -178,7 +185,10 @@ def java_hashes(texts: pa.Array) -> Integers:
 
 
 def _units_before(data: npt.NDArray[np.uint8], offsets: Integers) -> Integers:
-    """Return the number of UTF-16 units before each offset of UTF-8 bytes: two for four-byte characters, else one."""
+    """Return how many UTF-16 units stand before each of the byte `offsets` in the UTF-8 text `data`.
+
+    A character of four bytes takes two units, any other character one.
+    """
     units = ((data & 0xC0) != 0x80).astype(np.int64) + (data >= 0xF0)
     sums = np.zeros(len(data) + 1, np.int64)
     np.cumsum(units, out=sums[1:])

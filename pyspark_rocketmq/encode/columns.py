@@ -94,7 +94,7 @@ _MILLISECONDS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 10**6)
 
 
 class ColumnRule(NamedTuple):
-    """The accepted types of a column, in words and as a test, and another name for the column."""
+    """The types that a column may have (in words, and as a test function), and another name for the column, if any."""
 
     wanted: str
     accepts: Callable[[pa.DataType], bool]
@@ -189,7 +189,7 @@ def _read_numbers(values: pa.Array, null: int = 0) -> Integers:
 
 
 def _read_times(values: pa.Array) -> Integers:
-    """Return times in milliseconds since 1970; of a moment between two milliseconds, the earlier one."""
+    """Return times in milliseconds since 1970, rounded down."""
     if not types.is_timestamp(values.type):
         return _read_numbers(values)
     # Arrow's own rounding goes by local time, and fails in the hour that occurs twice.
@@ -219,7 +219,10 @@ def _read_entries(values: pa.Array) -> Entries:
 
 
 def _open_list(values: pa.Array) -> tuple[Integers, pa.Array]:
-    """Return where the items of each row begin (and those of the last one end), and the items."""
+    """Split a column of lists or maps: return where each row's items begin, and the items of all rows in one array.
+
+    One more index at the end of the first array is the number of all items.
+    """
     if values.null_count or values.offset:
         # A null row may have items, and a slice keeps those of other rows; a copy has neither.
         values = values.take(to_arrow(np.arange(len(values))))
@@ -231,9 +234,10 @@ def _open_list(values: pa.Array) -> tuple[Integers, pa.Array]:
 
 
 def _keep(starts: Integers, kept: pa.Array) -> tuple[Integers, pa.Array]:
-    """Return where the items of each row begin if only those that the array `kept` marks remain; also return `kept`.
+    """Return where the items of each row begin when only those that `kept` marks remain; also return `kept`.
 
-    `starts` holds where the items of each row begin now, and where those of the last one end.
+    `starts` holds where they begin now. In `starts` and in the result, one more index at the end is the number of all
+    items.
     """
     counts = np.zeros(len(kept) + 1, np.int64)
     np.cumsum(kept.to_numpy(zero_copy_only=False), out=counts[1:])

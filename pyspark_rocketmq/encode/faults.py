@@ -45,7 +45,10 @@ def topic_fault(topic: str) -> str | None:
 
 
 def find_faults(columns: Columns, properties: pa.Array, max_body_bytes: int) -> dict[int, Fault]:
-    """Return {row: fault}; `properties` holds the property text of each row, still without its message id."""
+    """Return {index of the row: its fault} for the rows that cannot be sent.
+
+    `properties` holds the property text of each row, still without its message id.
+    """
     faults: dict[int, Fault] = {}
     for mask, column, what in _tests(columns, properties, max_body_bytes):
         for row in np.flatnonzero(mask).tolist():
@@ -120,7 +123,7 @@ def _topic_faults(columns: Columns) -> Iterator[tuple[int, Fault]]:
 
 
 def _rows_of(starts: Integers, mask: Mask) -> Mask:
-    """Return which rows have an entry that the mask marks."""
+    """Return a mask of the rows that have a property marked in `mask`; the properties of row i begin at `starts[i]`."""
     before = np.zeros(len(mask) + 1, np.int64)
     np.cumsum(mask, out=before[1:])
     return np.diff(before[starts]) > 0
@@ -139,7 +142,10 @@ def _matches(texts: pa.Array, pattern: bytes) -> Mask:
 
 
 def _blank(texts: pa.Array) -> Mask:
-    """Return which texts are null, empty or consist of spaces."""
+    """Return a mask of the texts that are null, empty or only spaces.
+
+    If one of the texts is not UTF-8, texts of spaces are not found.
+    """
     blank: Mask = sizes_of(texts) == 0
     if not _not_utf8(texts).any():
         blank |= _to_mask(pc.utf8_is_space(texts.cast(pa.large_string())))

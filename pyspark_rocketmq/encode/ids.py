@@ -25,14 +25,14 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class BatchIdentity(NamedTuple):
-    """The names and number of a batch, which a replay repeats; no two batches share all three."""
+    """The query, sink and number of a batch; a replay repeats all three, and no other batch has the same three."""
 
     query_id: str
     sink_name: str
     batch_id: int
 
     def seeds(self, *more: int) -> Hashes:
-        """Return four 64-bit numbers, a hash of this identity and of `more`, which names a part of the batch."""
+        """Return four 64-bit numbers: a hash of this identity and of further numbers, such as that of the partition."""
         texts = [self.query_id, self.sink_name, *map(str, (self.batch_id, *more))]
         # Sizes go first, so that no two lists of texts have the same bytes.
         data = b"".join(struct.pack(">q", len(text.encode())) + text.encode() for text in texts)
@@ -40,7 +40,7 @@ class BatchIdentity(NamedTuple):
 
 
 def ids_by_content(identity: BatchIdentity, partition: int, numbers: Integers, contents: Hashes) -> pa.Array:
-    """Return the message ids of rows from their numbers in the partition and the hashes of what is sent."""
+    """Return the message ids of rows, made from batch, partition, numbers within it, and hashes of what is sent."""
     seeds = identity.seeds(partition)
     numbers = numbers.astype(np.uint64)
     high = mix(mix(numbers * _GOLDEN + seeds[0]) ^ mix(contents + seeds[1]))
@@ -49,7 +49,7 @@ def ids_by_content(identity: BatchIdentity, partition: int, numbers: Integers, c
 
 
 def ids_by_row_id(identity: BatchIdentity, row_ids: pa.Array) -> pa.Array:
-    """Return the message ids of rows from their `rowId`s; the partition does not matter."""
+    """Return the message ids of rows, made from the batch and their `rowId`s; the id is the same in every partition."""
     seeds = identity.seeds()
     high = mix(hash_texts(row_ids, 1) ^ seeds[0])
     low = mix(hash_texts(row_ids, 2) ^ seeds[1])
@@ -57,7 +57,7 @@ def ids_by_row_id(identity: BatchIdentity, row_ids: pa.Array) -> pa.Array:
 
 
 def _format(high: Hashes, low: Hashes) -> pa.Array:
-    """Return the ids as texts: eight bytes of `high`, two of `low`, four zeros, two of `low`."""
+    """Return the ids in hexadecimal: eight bytes of `high`, two of `low`, four zero bytes, the next two of `low`."""
     octets = np.zeros((len(high), 16), np.uint8)
     octets[:, :8] = high.astype(">u8").view(np.uint8).reshape(-1, 8)
     rest = low.astype(">u8").view(np.uint8).reshape(-1, 8)

@@ -26,7 +26,7 @@ Queues = Callable[[str], Sequence[MessageQueue]]
 
 
 class Placing(NamedTuple):
-    """The topics of some rows, and the topic and queue of each row."""
+    """The topic and the queue chosen for each row, as indices into lists of topics and queues."""
 
     topics: list[str]
     queues: list[Sequence[MessageQueue]]
@@ -39,7 +39,7 @@ class Placing(NamedTuple):
 
 
 def place_rows(columns: Columns, queues_of: Queues, *, by_key: bool) -> Placing:
-    """Choose the queue of each row; `by_key` allows sharding keys to decide."""
+    """Choose the queue of each row: the one that it names; else, with `by_key`, that of its sharding key; else any."""
     topics, topic_of = _topics(columns)
     queue_of = np.full(columns.count, ANY_QUEUE, np.int64)
     placing = Placing(topics, [queues_of(topic) for topic in topics], topic_of, queue_of, {})
@@ -70,7 +70,10 @@ def _place_by_key(rows: Mask, keys: pa.Array, queue_count: int, queue_of: Intege
 
 
 def _place_by_number(rows: Mask, named: NamedQueues, queues: Sequence[MessageQueue], placing: Placing) -> None:
-    """Place rows whose columns name a queue; rows whose queue is not among the topic's become faults."""
+    """Set the queue of the rows in the mask `rows`, which name one; add a fault for each that names none of `queues`.
+
+    `queues` are the writable queues of the rows' topic.
+    """
     brokers = sorted({queue.broker_name for queue in queues})
     known = {brokers.index(queue.broker_name) << 32 | queue.queue_id: place for place, queue in enumerate(queues)}
     wanted = _brokers_of_rows(rows, named.broker_names, brokers) << 32 | named.numbers[rows]
@@ -82,9 +85,9 @@ def _place_by_number(rows: Mask, named: NamedQueues, queues: Sequence[MessageQue
 
 
 def _brokers_of_rows(rows: Mask, broker_names: pa.Array | None, brokers: Sequence[str]) -> Integers:
-    """Return the place of each row's broker among `brokers`; -1 for another broker.
+    """Return the place in `brokers` of the broker that each row in the mask `rows` names; -1 for another broker.
 
-    A row that names no broker means the only one; -1 if there are several.
+    For a row that names no broker, this is 0 if there is only one broker, else -1.
     """
     only = np.full(int(np.count_nonzero(rows)), 0 if len(brokers) == 1 else -1, np.int64)
     if broker_names is None:

@@ -71,14 +71,14 @@ class SendRequest(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """The requests of some rows, and the rows that cannot be sent: {number within the partition: fault}."""
+    """The send requests for some rows; and the rows that cannot be sent, as {number within the partition: fault}."""
 
     requests: list[SendRequest]
     faults: dict[int, Fault]
 
 
 class Encoder:
-    """Encodes the record batches of one task, in their order."""
+    """Encodes the record batches of one task, which must come in their order, because rows are numbered across them."""
 
     def __init__(self, settings: EncodeSettings, identity: BatchIdentity, partition: int, queues_of: Queues) -> None:
         self._settings = settings
@@ -88,7 +88,7 @@ class Encoder:
         self._next_number = 0
 
     def encode(self, batch: pa.RecordBatch) -> Encoded:
-        """Return the requests for the rows of a record batch. Raise `ColumnError` if it cannot be written."""
+        """Return the requests that send the rows of a record batch. Raise `ColumnError` if it cannot be written."""
         numbers = np.arange(self._next_number, self._next_number + batch.num_rows, dtype=np.int64)
         self._next_number += batch.num_rows
         return self._encode(batch, numbers)
@@ -107,7 +107,10 @@ class Encoder:
         return Encoded(list(_Rows(settings, columns, texts, placing, numbers).requests()), {})
 
     def _encode_rest(self, batch: pa.RecordBatch, numbers: Integers, faults: dict[int, Fault]) -> Encoded:
-        """Return the requests for the rows that are not in `faults`; also `faults` and further faults of these rows."""
+        """Encode the rows of a batch that are not in `faults`, which has the form {index in the batch: fault}.
+
+        The result's faults are these and those found in the remaining rows, by the row's number within the partition.
+        """
         good = np.ones(batch.num_rows, bool)
         good[list(faults)] = False
         rest = self._encode(batch.filter(to_arrow(good)), numbers[good])
@@ -164,7 +167,7 @@ class _Rows:
         self._entries = self._write_entries()
 
     def requests(self) -> Iterator[SendRequest]:
-        """Yield the requests, those to one queue in the order of its rows."""
+        """Yield the requests; the requests to one queue are in the order of the rows that go there."""
         for first, last in self._runs():
             if self._is_single[first]:
                 yield from map(self._single, range(first, last))
@@ -172,7 +175,7 @@ class _Rows:
                 yield from self._batches(first, last)
 
     def _runs(self) -> Iterator[tuple[int, int]]:
-        """Yield ranges of rows that go to one place and are all sent singly, or all in batches."""
+        """Yield ranges (first, end) of rows with one topic and queue that are all sent singly, or all in batches."""
         changes = (np.diff(self._places) != 0) | (self._is_single[1:] != self._is_single[:-1])
         edges = [0, *(np.flatnonzero(changes) + 1).tolist(), len(self._places)]
         return pairwise(edges) if len(self._places) else iter(())
@@ -204,7 +207,7 @@ class _Rows:
         return self._placing.topics[code], queue
 
     def _write_entries(self) -> pa.Array:
-        """Return the rows as entries of a batch message; all entries are empty if every row is sent singly."""
+        """Return each row in the form of a message within a batch message; empty texts if every row is sent singly."""
         body_sizes, property_sizes = sizes_of(self._bodies), sizes_of(self._properties)
         heads = np.zeros(len(self._bodies), _ENTRY_HEAD)
         heads["total"] = body_sizes + property_sizes + _ENTRY_OVERHEAD

@@ -15,7 +15,7 @@ _WAIT = constant(b"WAIT\x01true\x02")
 
 
 def property_texts(columns: Columns) -> pa.Array:
-    """Return the property text of each row, without its message id."""
+    """Return the property text of each row, still without the property that holds the message id."""
     parts = [_WAIT]
     if columns.properties is not None:
         parts.append(join_entries(columns.properties))
@@ -34,7 +34,7 @@ def property_texts(columns: Columns) -> pa.Array:
 
 
 def with_id(ids: pa.Array, texts: pa.Array) -> pa.Array:
-    """Return the property text of each row, with its message id."""
+    """Return the property text of each row with its message id put in front, as property UNIQ_KEY."""
     return join(constant(b"UNIQ_KEY\x01"), ids, _ENTRY_END, texts)
 
 
@@ -45,13 +45,13 @@ def join_entries(entries: Entries) -> pa.Array:
 
 
 def _property(name: bytes, texts: pa.Array) -> pa.Array:
-    """Return the property `name` of each row as a text; empty for a row whose value is null or empty."""
+    """Return the property `name` of each row with its separators; empty for a row whose value is null or empty."""
     given = pc.if_else(to_arrow(sizes_of(texts) > 0), texts, pa.scalar(None, EMPTY.type))
     return pc.fill_null(join(constant(name), _NAME_END, given, _ENTRY_END), EMPTY)
 
 
 def _number_texts(numbers: Integers | None) -> pa.Array | None:
-    """Return the numbers as decimal texts, empty for 0, which stands for null; None if no row has a number."""
+    """Return the numbers as decimal texts, empty for 0, which stands for null; None if there are no numbers but 0."""
     if numbers is None or not numbers.any():
         return None
     texts = to_arrow(numbers).cast(pa.string()).cast(EMPTY.type)
