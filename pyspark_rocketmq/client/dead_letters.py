@@ -175,11 +175,11 @@ class _LogLosses:
         self._gaps = GapLog()
 
     def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
-        """Log that the first messages of the range are gone."""
+        """Log that the dead letters of a queue from offset `planned` to `minimum` are gone, so reading begins later."""
         _log.warning("dead letters from %d to %d of %s are gone", planned, minimum, queue)
 
     def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
-        """Log that the queue ends before the planned end."""
+        """Log that a queue now ends at offset `maximum`, before `planned_end`, up to which it was to be read."""
         _log.warning("dead letters of %s end at %d now, not at %d", queue, maximum, planned_end)
 
     def vanished(self, rest: QueueRange) -> None:

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConsumeReturnType(Enum):
-    """The ways in which a call of the listener ends, as the Java client names them; if several apply, the first one."""
+    """How a call of the listener ended, in the Java client's words. If several apply, the one listed first counts."""
 
     EXCEPTION = "EXCEPTION"
     """The listener raised."""
@@ -36,7 +36,7 @@ class ConsumeReturnType(Enum):
 
 @dataclass(slots=True)
 class ConsumeContext:
-    """One call of the listener. A hook gets the same object before and after the call."""
+    """What hooks are told about one call of the listener; they get the same object before and after the call."""
 
     group: str
     queue: MessageQueue

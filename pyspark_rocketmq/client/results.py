@@ -51,7 +51,7 @@ class Consumed(NamedTuple):
 
     @property
     def is_success(self) -> bool:
-        """Whether at least one message succeeded. If none did, hooks see RECONSUME_LATER, as in Java."""
+        """Whether at least one message of the batch succeeded; if none did, hooks get the status RECONSUME_LATER."""
         return self.done_count is None or self.done_count > 0
 
 
@@ -65,7 +65,7 @@ class OrderlyStatus(Enum):
 
 
 class Ordered(NamedTuple):
-    """The result that an orderly listener returns for a batch: a status, and values that replace settings for it."""
+    """An orderly listener's result for a batch: a status, and a pause and auto-commit in place of the settings'."""
 
     status: OrderlyStatus
     suspend_s: float | None = None

@@ -111,7 +111,7 @@ class MemberState:
         return f"<MemberState {state}{', paused' if self.is_paused else ''}, {self.limits}>"
 
     def pause(self, is_paused: bool) -> None:
-        """Pause the member for the user (True), or end that pause (False); a pending reset keeps the member paused."""
+        """Set whether the user pauses the member; it is paused, too, while an administrator's reset is pending."""
         with self._lock:
             self._is_paused_by_user = is_paused
             self._update()
