@@ -153,10 +153,10 @@ class DeadLetters:
             policy.finish()
 
     def _messages(self, block: Block, whole: QueueRange) -> Iterator[ReceivedMessage]:
-        """Yield those messages of a response that lie in the requested range.
+        """Yield those messages of a response whose offsets lie in the requested range.
 
-        If the response has a message for every offset that it covers, the messages are numbered by these offsets,
-        because a broker may have written other offsets into the records.
+        A broker may have written wrong offsets into the records. So if the response has a message for every offset
+        that it covers, each message gets its offset from its place in the response.
         """
         queue, start, end, _ = block.wanted
         pulled = Pulled(queue, block.data, whole.start, whole.end, self._cluster.settings.namespace.unwrap)

@@ -36,7 +36,7 @@ class ConsumeReturnType(Enum):
 
 @dataclass(slots=True)
 class ConsumeContext:
-    """What hooks are told about one call of the listener; they get the same object before and after the call."""
+    """The data that hooks get about one call of the listener; the same object before and after the call."""
 
     group: str
     queue: MessageQueue

@@ -76,7 +76,10 @@ class Presence:
         return accepted
 
     def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
-        """Unregister from every broker process; one that is not reached removes the client when heartbeats stop."""
+        """Unregister the client from these groups at every broker process; a failure is only logged.
+
+        A process that cannot be reached removes the client itself, once the client's heartbeats have stopped.
+        """
         for (broker_name, endpoint), deadline in in_turn(Deadline.after(LEAVING_S), list(self._endpoints())):
             try:
                 self.cluster.groups.unregister(

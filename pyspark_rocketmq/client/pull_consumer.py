@@ -333,7 +333,7 @@ class _Buffer:
             self._handed_out = None
 
     def close(self) -> None:
-        """Return no more messages, and wake up all threads that wait in `take`."""
+        """Let `take` return no more messages, and wake up all threads that wait in it."""
         with self._news:
             self.is_closed = True
             self._news.notify_all()

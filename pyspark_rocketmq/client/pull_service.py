@@ -313,7 +313,7 @@ class PullService:
         """Return a response's messages whose tags match; None if there are none.
 
         Brokers compare only hashes of tags, and different tags, such as "Aa" and "BB", may have the same hash. If the
-        subscription changed while the pull waited at the broker, the tags of both subscriptions match.
+        subscription changed while the pull waited at the broker, a tag of the old or of the new one is enough.
         """
         pulled = Pulled(assigned.queue, outcome.body, outcome.min_offset, outcome.max_offset, self._unwrap)
         batch, now = read_batch(pulled, offset), self._subscription_of(assigned.queue.topic) or subscription

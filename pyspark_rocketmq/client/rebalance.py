@@ -220,9 +220,9 @@ class Rebalancer:
         return held == set(assignment.own_queues)
 
     def _retry_unknown(self, topic: str) -> None:
-        """Plan a round of rebalancing, because no server reports a topic's route or members.
+        """Plan the next round of rebalancing, because no server reports this topic's route or members.
 
-        It comes soon at first; the pause grows each time the topic stays unknown.
+        The first such round comes soon, later ones after growing pauses, as long as the topic stays unknown.
         """
         self._wake_later(self._pauses.delay_s(self._unknown_rounds[topic]))
         self._unknown_rounds[topic] += 1

@@ -107,7 +107,7 @@ class Admin:
         return {name: replace(config, topic_name=topic) for name, config in configs.items()}
 
     def is_compacted(self, topic: str, broker_name: str) -> bool | None:
-        """Return whether a topic is compacted, as its broker first reported; None if this cannot be known."""
+        """Return whether a topic is compacted; None if its broker does not tell. The broker's first answer is kept."""
         return self._brokers.compacted.is_compacted(topic, broker_name)
 
     def fetch_topic_configs(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, TopicConfig]:

@@ -56,7 +56,7 @@ def is_system_topic(topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A namespace of version 1 or 2; if both fields are empty, there is none."""
+    """The namespace of a cluster's user, of version 1 or 2; if both fields are empty, the user has none."""
 
     prefix: str = ""
     """The namespace of version 1, which is put before names."""

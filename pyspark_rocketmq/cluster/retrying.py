@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """The pauses between repeated attempts and their limits: a number, and a time for unreachable or busy brokers."""
+    """How failed attempts are repeated: the pauses, how often, and how long while brokers are unreachable or busy."""
 
     retries: int
     pause: Backoff

@@ -133,7 +133,7 @@ class ThreadedConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the connection is open and not mute."""
+        """Whether the connection is open and not mute, that is, not silent since a request on it timed out."""
         return self.is_open and not self.is_mute
 
     @property

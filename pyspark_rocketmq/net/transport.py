@@ -167,7 +167,7 @@ class Waker:
             self._sender.close()
 
     def abandon(self) -> None:
-        """Close a forked child's copy of the descriptors; replace the lock, as `Transport.abandon` does."""
+        """Close a forked child's copy of the descriptors; replace the lock, which may have been held at the fork."""
         self._lock = threading.Lock()
         self.close()
 
