@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConsumeReturnType(Enum):
-    """How a call of the listener ended, in the Java client's words. If several apply, the one listed first counts."""
+    """The ways in which a call of the listener ends, in the Java client's words; of several, the one listed first."""
 
     EXCEPTION = "EXCEPTION"
     """The listener raised."""

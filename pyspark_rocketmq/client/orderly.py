@@ -105,7 +105,7 @@ class OrderlyService:
     def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
         """Cut the messages of one pull into batches of one message each.
 
-        A worker joins them again to the size that the listener gets, so that messages of several pulls can be joined.
+        A worker later joins them to batches of the size that the listener gets, across the bounds of pulls.
         """
         return messages.pieces(1)
 

@@ -88,7 +88,7 @@ OrderlyListener = Callable[[Sequence[ReceivedMessage]], Ordered | Consumed]
 def success_of_first(count: int, delay_level: int = 0) -> Consumed:
     """Return the result for a batch whose first `count` messages succeeded; the others are sent back.
 
-    Raise `TypeError` for a value that is no integer: in the listener, where it counts as failure of the batch.
+    Raise `TypeError` for a value that is no integer; if the listener does not catch it, the whole batch fails.
     """
     return Consumed(index(count), index(delay_level))
 

@@ -75,7 +75,7 @@ class Running(ABC):
             self._closed.set()
 
     def _may_hinder_closing(self) -> bool:
-        """Return whether the first call of `close` cannot end while this thread waits for it.
+        """Return whether this thread might keep the first call of `close` from ending by waiting for that call.
 
         That may be so in a thread that the first call waits for, such as a listener's, and in the main thread: a signal
         handler may have interrupted the first call there, or code that holds a lock which the first call needs.

@@ -95,7 +95,7 @@ class Namespace:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Return the retry or dead-letter prefix of a name, and the name without it."""
+    """Divide a name into its retry or dead-letter prefix ('' if it has none) and the rest; return both."""
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         if name.startswith(prefix):
             return prefix, name[len(prefix) :]

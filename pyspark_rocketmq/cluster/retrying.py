@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """How failed attempts are repeated: the pauses, how often, and how long while brokers are unreachable or busy."""
+    """Rules for repeating failed attempts: pauses, a number, and a time limit while brokers are unreachable or busy."""
 
     retries: int
     pause: Backoff

@@ -190,7 +190,10 @@ class Channel:
     # --- silence -----------------------------------------------------------------------------------------------------
 
     def note_time_out(self, heard_at: float) -> None:
-        """Note that a request timed out; `heard_at` is the channel's `heard_at` when the request was made."""
+        """Note that a request timed out; `heard_at` is the value that `self.heard_at` had when the request was made.
+
+        If `self.heard_at` has not changed since, no bytes have arrived, and the channel is mute.
+        """
         if heard_at == self.heard_at:
             self._silent_since = heard_at
 
