@@ -87,7 +87,7 @@ class AssignmentTable:
             return is_held
 
     def remove(self, assigned: Assigned) -> None:
-        """Remove a queue, unless another state has replaced this one."""
+        """Remove the queue of this state from the table, unless the table has a newer state of the queue."""
         with self._lock:
             if self._by_queue.get(assigned.queue) is assigned:
                 del self._by_queue[assigned.queue]

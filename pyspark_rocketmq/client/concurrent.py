@@ -76,7 +76,7 @@ class ConcurrentService:
         self._workers.stop(self._settings.await_termination_s)
 
     def hand_over(self) -> None:
-        """Do nothing: no locks are held, and other members consume the messages that are not done."""
+        """Do nothing: there are no locks to release. Other members pull the messages again that are not done."""
 
     def skip(self, assigned: Assigned, offset: int) -> None:
         """Move the group's position to `offset`, because a filter left out the messages before it."""
@@ -91,7 +91,7 @@ class ConcurrentService:
         return messages.pieces(self._settings.batch_size)
 
     def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
-        """Let the workers consume every batch."""
+        """Let the workers consume every batch, in any order; `starts` is ignored, it is for orderly consumption."""
         for batch in batches:
             self._workers.submit(partial(self._consume, assigned, batch))
 
@@ -152,7 +152,10 @@ class ConcurrentService:
             self._progress.update(assigned.queue, offset, only_forward=True)
 
     def _consume_again(self, assigned: Assigned, batch: MessageBatch, kept: Messages) -> None:
-        """Leave only the messages `kept` in the process queue, and give them to the listener again after a pause."""
+        """Give the messages `kept` of a batch, which could not be sent back, to the listener again after a pause.
+
+        The batch's other messages are removed from the process queue.
+        """
         rest = MessageBatch.of(kept)
         assigned.process_queue.shrink(batch, rest)
         self._timer.call_later(

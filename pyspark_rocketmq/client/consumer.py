@@ -75,7 +75,7 @@ class Consumer(Running):
 
 
 class PushConsumer(Consumer):
-    """A member of a group that calls a listener with the messages."""
+    """A consumer that joins its group and calls the user's listener with the messages that it pulls."""
 
     @classmethod
     def concurrent(

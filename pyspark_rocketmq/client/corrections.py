@@ -54,7 +54,10 @@ class Corrections:
         """The offsets that pending resets set, by queue. Only the timer loop uses it."""
 
     def correct(self, assigned: Assigned, offset: int) -> None:
-        """Drop a queue, set and freeze its position, and take it again soon."""
+        """Stop reading a queue, and have the timer loop take it again soon, to be read from `offset` on.
+
+        Until then its position in memory stays at `offset`, whatever listeners that are still at work report.
+        """
         # Frozen at once, so that a round that runs before `_replace` persists this offset and takes the queue there.
         self._progress.freeze(assigned.queue, offset)
         assigned.process_queue.dropped = True

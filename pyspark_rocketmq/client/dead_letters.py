@@ -153,10 +153,10 @@ class DeadLetters:
             policy.finish()
 
     def _messages(self, block: Block, whole: QueueRange) -> Iterator[ReceivedMessage]:
-        """Yield those messages of a response that lie in the requested range.
+        """Yield those messages of a response whose offsets lie in the requested range.
 
-        If the response has a message for every offset that it covers, the messages are numbered by these offsets,
-        because a broker may have written other offsets into the records.
+        A broker may have written wrong offsets into the records. So if the response has a message for every offset
+        that it covers, each message gets its offset from its place in the response.
         """
         queue, start, end, _ = block.wanted
         pulled = Pulled(queue, block.data, whole.start, whole.end, self._cluster.settings.namespace.unwrap)
@@ -175,11 +175,11 @@ class _LogLosses:
         self._gaps = GapLog()
 
     def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
-        """Log that the first messages of the range are gone."""
+        """Log that the dead letters of a queue from offset `planned` to `minimum` are gone, so reading begins later."""
         _log.warning("dead letters from %d to %d of %s are gone", planned, minimum, queue)
 
     def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
-        """Log that the queue ends before the planned end."""
+        """Log that a queue now ends at offset `maximum`, before `planned_end`, up to which it was to be read."""
         _log.warning("dead letters of %s end at %d now, not at %d", queue, maximum, planned_end)
 
     def vanished(self, rest: QueueRange) -> None:

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConsumeReturnType(Enum):
-    """The ways in which a call of the listener ends, as the Java client names them; if several apply, the first one."""
+    """The ways in which a call of the listener ends, in the Java client's words; of several, the one listed first."""
 
     EXCEPTION = "EXCEPTION"
     """The listener raised."""
@@ -36,7 +36,7 @@ class ConsumeReturnType(Enum):
 
 @dataclass(slots=True)
 class ConsumeContext:
-    """One call of the listener. A hook gets the same object before and after the call."""
+    """The data that hooks get about one call of the listener; the same object before and after the call."""
 
     group: str
     queue: MessageQueue

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueueLocks:
-    """The brokers' locks of one member's queues. Any thread may use it."""
+    """Takes, renews and releases the brokers' locks of the queues that one member holds. Any thread may use it."""
 
     def __init__(self, groups: Groups, group: str, client_id: str, table: AssignmentTable, clock: Clock) -> None:
         self._groups = groups
@@ -39,7 +39,7 @@ class QueueLocks:
         """The result of the last lock request: granted queues, refused queues, and errors by broker."""
 
     def take(self, queue: MessageQueue) -> bool:
-        """Lock one queue or renew its lock, unless the queue was given up; return True if the broker granted it."""
+        """Lock a queue or renew its lock; return whether the broker granted it, or False if the queue was given up."""
         with self._asking:
             assigned = self._table.get(queue)
             return assigned is not None and not assigned.is_lost() and self._renew([queue], assigned) == {queue}
@@ -80,8 +80,8 @@ class QueueLocks:
     def _renew(self, queues: list[MessageQueue], *held: Assigned | None) -> frozenset[MessageQueue]:
         """Ask brokers to lock queues or renew their locks, and return the queues whose lock was granted.
 
-        `held` are the states of those queues that the member holds: each notes whether its lock was granted or refused.
-        If a broker does not respond, its queues count as locked until their locks expire.
+        `held` are the states of queues that the member holds already; the broker's answer is stored in each. If a
+        broker does not respond, queues that were locked there still count as locked, until their locks expire.
         """
         locked = self.last = self._groups.lock(self._group, self._client_id, queues, Deadline.after(LOCK_TIMEOUT_S))
         for broker_name, error in locked.unknown.items():

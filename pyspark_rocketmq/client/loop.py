@@ -63,7 +63,7 @@ class Loop:
                     self._news.notify()
 
     def repeat(self, first_s: float, pause_s: float, command: Command) -> None:
-        """Plan a command to run after `first_s`, and then each time `pause_s` after its previous end."""
+        """Run a command after `first_s`, and then again and again, each time `pause_s` after its last run has ended."""
 
         def run_and_plan() -> None:
             try:
@@ -97,7 +97,7 @@ class Loop:
 
 
 class Workers:
-    """A fixed number of threads that run commands from one queue."""
+    """A fixed number of threads; each takes the next waiting command, runs it, and goes on with another."""
 
     def __init__(self, name: str, size: int) -> None:
         self.size = size

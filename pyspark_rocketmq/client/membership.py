@@ -46,9 +46,10 @@ def make_client_id(instance_name: str | None = None, unit_name: str = "") -> str
 
 
 def member_id(settings: MemberSettings) -> str:
-    """Return a member's client id; without an instance name in the settings every call returns a new one.
+    """Return the client id for a new member, a different one for each call if the settings have no instance name.
 
-    A broadcasting member's id stays the same instead, because it names the directory of the file of positions.
+    Only a broadcasting member always gets the same one: its positions are in a directory with this name, and must be
+    found after a restart.
     """
     lasting = _SHARED_NAME if settings.is_broadcasting else None
     return make_client_id(settings.instance_name or lasting, settings.unit_name)
@@ -75,7 +76,10 @@ class Presence:
         return accepted
 
     def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
-        """Unregister from every broker process; one that is not reached removes the client when heartbeats stop."""
+        """Unregister the client from these groups at every broker process; a failure is only logged.
+
+        A process that cannot be reached removes the client itself, once the client's heartbeats have stopped.
+        """
         for (broker_name, endpoint), deadline in in_turn(Deadline.after(LEAVING_S), list(self._endpoints())):
             try:
                 self.cluster.groups.unregister(
@@ -123,7 +127,10 @@ class Membership:
             return dict(self._subscriptions)
 
     def differs(self, topic: str, wanted: Subscription) -> bool:
-        """Return whether a topic has another filter or none; raise `LocalProtocolError` if `wanted` is illegal."""
+        """Return whether subscribing to a topic with the filter `wanted` would change its filter, or be its first.
+
+        Raise `LocalProtocolError` if the filter is illegal.
+        """
         new, old = self._build(topic, wanted, 0), self.subscription(topic)
         return old is None or (old.expression_type, old.sub_string) != (new.expression_type, new.sub_string)
 

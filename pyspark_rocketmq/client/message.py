@@ -27,7 +27,7 @@ _INNER_BATCH = int(SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
 
 
 class Pulled(NamedTuple):
-    """Data that all messages of one response share."""
+    """The bytes of a pull response, and what holds for all messages in it: their queue and its bounds."""
 
     queue: MessageQueue
     data: memoryview
@@ -90,7 +90,7 @@ class ReceivedMessage:
         return properties
 
     def note_consume_start(self, now_ms: int) -> None:
-        """Set the property CONSUME_START_TIME, also if the properties were read before."""
+        """Set the property CONSUME_START_TIME to `now_ms`, also in a dict that `properties` has returned before."""
         self._consume_start_ms = now_ms
         if (known := self.__dict__.get("properties")) is not None:
             known[_CONSUME_START] = str(now_ms)
@@ -157,7 +157,7 @@ class MessageBatch(Sequence[ReceivedMessage]):
     )
 
     def __init__(self, pulled: Pulled, starts: Sequence[int], end: int) -> None:
-        """Make a batch of one response's records that begin at `starts`; the last one ends at `end`."""
+        """Make a batch of consecutive records in `pulled.data`, which start at `starts`; the last one ends at `end`."""
         self._pulled: Pulled | None = pulled
         self._starts = starts
         self._end = end
@@ -171,7 +171,7 @@ class MessageBatch(Sequence[ReceivedMessage]):
 
     @classmethod
     def of(cls, messages: Sequence[ReceivedMessage]) -> Self:
-        """Make a batch from message objects, at least one, instead of from records of a response."""
+        """Make a batch from existing message objects, at least one; `__init__` makes one from stored records."""
         made = cls.__new__(cls)
         made._pulled, made._messages = None, messages
         made._consume_start_ms = None
@@ -237,9 +237,10 @@ def read_messages(pulled: Pulled, requested_offset: int) -> Sequence[ReceivedMes
 
 
 def read_batch(pulled: Pulled, requested_offset: int) -> MessageBatch | None:
-    """Return the messages of a response, as `read_messages` does, but as a batch; None if there are none.
+    """Return the messages of a response as one batch; None if there are none.
 
-    The batch makes its message objects when they are read; only for a response with an inner batch they are made now.
+    Message objects are made later, when a caller reads `messages` of the batch. Only if the response has an inner
+    batch (one record with several messages), they are made now, without messages before `requested_offset`.
     """
     data = pulled.data
     starts = record_starts(data)
@@ -259,7 +260,7 @@ def _read_singly(pulled: Pulled, starts: Iterable[int]) -> Iterator[ReceivedMess
 
 
 def view_record(pulled: Pulled, record: Record) -> ReceivedMessage:
-    """Return a message object for a single decoded record, which is not part of a response to a pull."""
+    """Return a message object for one decoded record; `pulled` gives its queue and bounds, but not its bytes."""
     return ReceivedMessage(pulled._replace(data=memoryview(encode_record(record))), 0)
 
 

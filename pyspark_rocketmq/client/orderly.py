@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class OrderlyService:
-    """Calls the listener from several worker threads, for each queue from one of them at a time."""
+    """Calls the listener from several worker threads, but never from two at once for messages of the same queue."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class OrderlyService:
     def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
         """Cut the messages of one pull into batches of one message each.
 
-        A worker joins them again to the size that the listener gets, so that messages of several pulls can be joined.
+        A worker later joins them to batches of the size that the listener gets, across the bounds of pulls.
         """
         return messages.pieces(1)
 
@@ -219,7 +219,10 @@ class OrderlyService:
     # --- results -----------------------------------------------------------------------------------------------------
 
     def _settle(self, assigned: Assigned, batch: Messages, result: Ordered, auto_commit: bool) -> bool:
-        """Commit, retry or roll back a batch as the listener's result says; return False if none may follow at once."""
+        """Commit, retry or roll back a batch, as the listener's result says.
+
+        Return True if the queue's next batch may follow at once, False if the queue pauses first.
+        """
         if result.status is OrderlyStatus.SUSPEND:
             kept = [message for message in batch if not self._send_to_dead_letters(message)]
             if kept:
@@ -234,10 +237,10 @@ class OrderlyService:
         return True
 
     def _retry(self, assigned: Assigned, batch: Messages, kept: Messages, result: Ordered) -> bool:
-        """Put a batch back into the cache, to be consumed again after a pause, and return False.
+        """Put a failed batch back into the cache, and plan to consume it again after a pause; always return False.
 
-        `kept` are its messages that were not stored as dead letters; each gets one more failure. As in Java, the whole
-        batch is put back, dead letters included.
+        `kept` are the batch's messages that did not become dead letters; only their failures are counted. As in Java,
+        all messages of the batch are put back, even those that became dead letters.
         """
         for message in kept:
             message.failed_here += 1
@@ -250,7 +253,10 @@ class OrderlyService:
             self._progress.update(assigned.queue, offset, only_forward=False)
 
     def _rest(self, assigned: Assigned, result: Ordered) -> bool:
-        """Plan to consume the queue again after the pause that the result, or else the settings, give; return False."""
+        """Plan to consume a queue again after a pause, and return False: no batch may follow at once.
+
+        The pause is the result's `suspend_s`, or that of the settings if the result has none.
+        """
         rest_s = self._settings.suspend_s if result.suspend_s is None else result.suspend_s
         self._resume(assigned, min(max(rest_s, SHORTEST_REST_S), LONGEST_REST_S))
         return False

@@ -38,7 +38,7 @@ class Payload(NamedTuple):
 
 
 class Packing:
-    """Makes the send requests' fields for one producer's messages. Any thread may use it."""
+    """Turns messages of one producer into the fields of send requests. Any thread may use it."""
 
     def __init__(self, settings: ProducerSettings, clock: Clock) -> None:
         self._settings = settings

@@ -349,7 +349,10 @@ class Producer(Running):
         self._presence.beat(producer_heartbeat(self.client_id, self._settings.group), masters_only=True)
 
     def _beat_at(self, topic: str) -> None:
-        """Send heartbeats if the topic's brokers are new: brokers ask only producers that they know."""
+        """Send heartbeats if the topic has brokers that this producer did not know before.
+
+        A broker asks only producers whose heartbeat it has received how their transactions ended.
+        """
         known = set(self._cluster.routes.known_brokers())
         self._queues(topic)
         if not known or set(self._cluster.routes.known_brokers()) - known:

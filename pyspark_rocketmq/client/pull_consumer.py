@@ -187,7 +187,10 @@ class PullConsumer(Consumer):
     # --- taking and giving up ----------------------------------------------------------------------------------------
 
     def _filter(self, topic: str, wanted: Subscription) -> None:
-        """Apply a filter to a topic: to its next pulls, and to the cached messages, which are pulled again."""
+        """Change the filter of a topic.
+
+        Cached messages that `poll` has not returned are discarded and pulled again with the new filter.
+        """
         member = self._member
         member.membership.subscribe(topic, wanted)
         for assigned in member.table.all(topic):
@@ -252,7 +255,7 @@ class _Buffer:
             self._settle()
 
     def hand_over(self) -> None:
-        """Do nothing: no locks are held, and other members consume the messages that are not done."""
+        """Do nothing: there are no locks to release. Other members pull the messages again that are not done."""
 
     def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
         """Return the messages of one pull as a single batch: `poll` returns them together."""
@@ -276,7 +279,10 @@ class _Buffer:
     # --- the user's side ---------------------------------------------------------------------------------------------
 
     def take(self, deadline: Deadline) -> Sequence[ReceivedMessage]:
-        """Count the last returned batch as done, and return the messages of the next; none if none arrives in time."""
+        """Return the messages of the next cached batch; an empty sequence if none arrives before the deadline.
+
+        The messages that the previous call returned now count as done.
+        """
         with self._news:
             self._settle()
             while not self.is_closed:
@@ -289,14 +295,20 @@ class _Buffer:
             return ()
 
     def done(self) -> dict[MessageQueue, int]:
-        """Count all returned messages as done, and return the positions to commit that no earlier call has returned."""
+        """Return the positions to commit, by queue: those that have changed since the last call.
+
+        All messages that `poll` has returned count as done now. Queues that the consumer has lost are left out.
+        """
         with self._news:
             self._settle()
             done, self._done = self._done, WeakKeyDictionary()
             return {assigned.queue: offset for assigned, offset in done.items() if not assigned.is_lost()}
 
     def moved(self, assigned: Assigned, offset: int) -> None:
-        """Note that the user moved the position of a queue to `offset`, even if that is backwards."""
+        """Make `offset` the position to commit for a queue, even if it is smaller than before.
+
+        All messages that `poll` has returned count as done now.
+        """
         with self._news:
             self._settle()
             self._done[assigned] = offset
@@ -304,7 +316,10 @@ class _Buffer:
                 self._progress.update(assigned.queue, offset, only_forward=False)
 
     def unread_offset(self, assigned: Assigned) -> int:
-        """Count all returned messages as done, and return the offset of the first message that was not returned."""
+        """Return the offset of a queue's first message that `poll` has not returned.
+
+        All messages that it has returned count as done now.
+        """
         with self._news:
             self._settle()
             # Read first: a pull that ends meanwhile caches messages from here on, and moves this offset afterwards.
@@ -318,7 +333,7 @@ class _Buffer:
             self._handed_out = None
 
     def close(self) -> None:
-        """Return no more messages, and wake up all threads that wait in `take`."""
+        """Let `take` return no more messages, and wake up all threads that wait in it."""
         with self._news:
             self.is_closed = True
             self._news.notify_all()

@@ -67,19 +67,19 @@ class Sink(Protocol):
         """Begin to consume."""
 
     def finish(self) -> None:
-        """Stop consuming; afterwards no further message counts as done."""
+        """Stop consuming; messages whose consuming ends later do not count as done."""
 
     def hand_over(self) -> None:
         """Release the held queues for other members, after their positions were persisted."""
 
     def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
-        """Divide the messages of one pull into batches; the messages of one batch are done together."""
+        """Divide the messages of one pull into batches, each of which is consumed and counts as done as a whole."""
 
     def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
         """Consume batches that are now in the process queue; `starts` is true if no worker consumes the queue now."""
 
     def skip(self, assigned: Assigned, offset: int) -> None:
-        """Count all messages before `offset` as done, because a filter left out those that were not received."""
+        """Count messages before `offset` as done that were not received, because they do not match the filter."""
 
     def listen_to(self, messages: Sequence[ReceivedMessage]) -> object:
         """Call the listener with the messages and return its result, or raise what it raises."""
@@ -125,7 +125,10 @@ class PullRequests:
         return PullTemplate(self._cluster, header, queue.broker_name, _CHANGING)
 
     def _committed(self, queue: MessageQueue) -> int:
-        """Return the position that a pull asks the broker to commit: 0 in broadcasting, `NOTHING_CACHED` if unknown."""
+        """Return the queue's position, which the next pull carries so that the broker commits it for the group.
+
+        Return 0 in broadcasting, and `NOTHING_CACHED` (-1) if the member knows no position of the queue.
+        """
         if self._is_broadcasting:
             return 0
         offset = self._progress.get(queue)
@@ -226,9 +229,10 @@ class PullService:
         future.add_done_callback(partial(self._take_in_turn, take))
 
     def _take_in_turn(self, take: Callable[[Future[Command]], None], done: Future[Command]) -> None:
-        """Call `take` with the response at once, or, if this thread is the pull loop, as one of its later commands.
+        """Call `take` with the response: at once, or later by the pull loop if that is the calling thread.
 
-        A response may arrive so early that this method is called within `submit`, by the loop that sends the pull.
+        The pull loop is the caller if the response arrives while the loop is still sending the pull. Then `take` runs
+        as a later command of the loop.
         """
         if threading.current_thread() is self._loop.thread:
             self._loop.call_soon(partial(take, done))
@@ -309,7 +313,7 @@ class PullService:
         """Return a response's messages whose tags match; None if there are none.
 
         Brokers compare only hashes of tags, and different tags, such as "Aa" and "BB", may have the same hash. If the
-        subscription changed while the pull waited at the broker, the tags of both subscriptions match.
+        subscription changed while the pull waited at the broker, a tag of the old or of the new one is enough.
         """
         pulled = Pulled(assigned.queue, outcome.body, outcome.min_offset, outcome.max_offset, self._unwrap)
         batch, now = read_batch(pulled, offset), self._subscription_of(assigned.queue.topic) or subscription
@@ -335,7 +339,10 @@ class PullService:
         self._call_later(assigned, assigned.backoff.next_pause_s(assigned.next_offset, reason))
 
     def _retry_failed(self, assigned: Assigned, error: RocketMQError) -> None:
-        """Pull again after a pause; if the error says that the route is stale, at the master."""
+        """Log why a pull failed, and plan to pull the queue again after a pause.
+
+        If the error says that the route is stale, fetch the route again and pull from the master.
+        """
         _log.warning("a pull failed and is repeated in %g s: %s", self._failure_pause_s, error)
         if error.refresh_routes:
             self._routes.expire(assigned.queue.topic)

@@ -65,7 +65,7 @@ def assign_topic(topic: str, membership: Membership, strategy: AllocateStrategy 
 
 
 class QueueHandover:
-    """Takes queues and gives them up, together with their positions and locks. Only the timer loop may call it."""
+    """Takes queues for a member and gives them up, with their positions and locks. Only the timer loop may call it."""
 
     def __init__(
         self,
@@ -99,9 +99,9 @@ class QueueHandover:
         return [queue for queue in queues if queue in granted]
 
     def take(self, queue: MessageQueue, unreachable: UnreachableBrokers) -> Assigned | None:
-        """Add a queue to the table, to be read from the group's position on.
+        """Add a queue to the table of held queues, to be read from the group's position on.
 
-        Return the queue's new state, or None if the broker does not report the first offset.
+        Return the queue's new state. If its broker cannot report where to begin, return None and add nothing.
         """
         self._store.progress.forget(queue)
         failing = f"{queue} is not taken in this round"
@@ -114,9 +114,9 @@ class QueueHandover:
         return assigned
 
     def give_up(self, assigned: Assigned, unreachable: UnreachableBrokers | None = None) -> bool:
-        """Persist a queue's position, release its lock, and remove it from the table; return True.
+        """Persist a queue's position, release its lock, and remove it from the table of held queues; return True.
 
-        If a listener is still at work under the lock, only persist the position and return False.
+        If a listener is still at work on the queue and needs the lock, only persist the position and return False.
         """
         unreachable = unreachable or UnreachableBrokers()
         self._store.persist(assigned.queue, unreachable)
@@ -127,9 +127,10 @@ class QueueHandover:
         return True
 
     def _unlock(self, assigned: Assigned, locks: QueueLocks, unreachable: UnreachableBrokers) -> bool:
-        """Release a queue's lock when its listener has returned, or when the lock was not renewed for `unlock_delay_s`.
+        """Persist a queue's position and release its lock; return True.
 
-        Return False if the listener is still at work.
+        If the listener is still at work after a short wait, return False, unless the lock was last renewed more than
+        `unlock_delay_s` ago.
         """
         process_queue = assigned.process_queue
         overdue = process_queue.is_lock_expired(self._unlock_delay_s)
@@ -190,7 +191,10 @@ class Rebalancer:
         return all(settled)
 
     def _drop_topic(self, topic: str, unreachable: UnreachableBrokers) -> bool:
-        """Give up the queues of a topic that was unsubscribed from; return False if a listener is still at work."""
+        """Give up the queues of a topic that was unsubscribed from; return whether all of them were given up.
+
+        A queue whose listener is still at work is given up in a later round.
+        """
         lost = [self._lose(assigned, unreachable) for assigned in self._table.all(topic)]
         if any(lost):
             self._changed(topic, TopicAssignment(self._membership.queues(topic) or (), ()))
@@ -216,9 +220,9 @@ class Rebalancer:
         return held == set(assignment.own_queues)
 
     def _retry_unknown(self, topic: str) -> None:
-        """Plan a round of rebalancing, because no server reports a topic's route or members.
+        """Plan the next round of rebalancing, because no server reports this topic's route or members.
 
-        It comes soon at first; the pause grows each time the topic stays unknown.
+        The first such round comes soon, later ones after growing pauses, as long as the topic stays unknown.
         """
         self._wake_later(self._pauses.delay_s(self._unknown_rounds[topic]))
         self._unknown_rounds[topic] += 1

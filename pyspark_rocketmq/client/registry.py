@@ -2,9 +2,9 @@
 
 Brokers tell members apart by their client ids: two consumers with the same id would consume the same queues under the
 same locks, and in broadcasting they would write the same file of positions. Consumers at different clusters or in
-different namespaces share none of these, so a consumer is known by its name server, namespace, group and client id, and
-by its file. It has such a name for each of its name servers. Consumers of other processes are not seen here; members
-log a warning about those (`subscription_check`).
+different namespaces share none of these. So a consumer is registered under one key for each of its name servers, made
+of name server, namespace, group and client id; in broadcasting also under the path of its file. Consumers of other
+processes are not seen; members log a warning about those (`subscription_check`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Key = tuple[object, ...]
 
 
 class Names(NamedTuple):
-    """All that a consumer must have for itself."""
+    """The properties by which a consumer is registered; no other consumer of this process may share them."""
 
     name_servers: Iterable[Address]
     namespace: Namespace
@@ -35,10 +35,10 @@ class Names(NamedTuple):
     """None unless the consumer is a broadcasting one."""
 
     def keys(self) -> list[_Key]:
-        """Return the keys under which the consumer is registered, those of name servers before that of the file.
+        """Return the keys that no other consumer may have: one for each name server, and one for a file of positions.
 
-        The process is part of them, because a forked child runs none of its parent's consumers. They are sorted, so
-        that of several consumers that start at once and have keys in common one gets all of its own.
+        Each key contains the process id, because a forked child runs none of its parent's consumers. All consumers
+        register their keys in the same sorted order. So if several start at once and share keys, one of them succeeds.
         """
         pid, group, space = os.getpid(), self.namespace.wrap(self.group), self.namespace.header
         keys: list[_Key] = [(pid, address, space, group, self.client_id) for address in sorted(self.name_servers)]
@@ -50,9 +50,9 @@ _registered: dict[_Key, object] = {}
 
 
 def register(consumer: object, names: Names) -> None:
-    """Register a consumer; raise `GroupError` if another one of this process has one of its keys.
+    """Register a consumer under each key of `names`; raise `GroupError` if another consumer of this process has one.
 
-    Keys that were free before that stay registered until `unregister` is called.
+    Even then the consumer keeps the keys registered until that point; `unregister` must be called to free them.
     """
     for key in names.keys():
         if _registered.setdefault(key, consumer) is not consumer:
@@ -65,7 +65,7 @@ def register(consumer: object, names: Names) -> None:
 
 
 def unregister(consumer: object, names: Names) -> None:
-    """Free a consumer's keys; do nothing about keys that are another consumer's."""
+    """Free the keys of `names` that this consumer has registered; leave those that another consumer has registered."""
     for key in names.keys():
         if _registered.get(key) is consumer:
             del _registered[key]

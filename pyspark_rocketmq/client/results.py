@@ -51,7 +51,7 @@ class Consumed(NamedTuple):
 
     @property
     def is_success(self) -> bool:
-        """Whether at least one message succeeded. If none did, hooks see RECONSUME_LATER, as in Java."""
+        """Whether at least one message of the batch succeeded; if none did, hooks get the status RECONSUME_LATER."""
         return self.done_count is None or self.done_count > 0
 
 
@@ -65,7 +65,7 @@ class OrderlyStatus(Enum):
 
 
 class Ordered(NamedTuple):
-    """The result that an orderly listener returns for a batch: a status, and values that replace settings for it."""
+    """An orderly listener's result for a batch: a status, and a pause and auto-commit in place of the settings'."""
 
     status: OrderlyStatus
     suspend_s: float | None = None
@@ -88,7 +88,7 @@ OrderlyListener = Callable[[Sequence[ReceivedMessage]], Ordered | Consumed]
 def success_of_first(count: int, delay_level: int = 0) -> Consumed:
     """Return the result for a batch whose first `count` messages succeeded; the others are sent back.
 
-    Raise `TypeError` for a value that is no integer: in the listener, where it counts as failure of the batch.
+    Raise `TypeError` for a value that is no integer; if the listener does not catch it, the whole batch fails.
     """
     return Consumed(index(count), index(delay_level))
 

@@ -75,7 +75,7 @@ class Running(ABC):
             self._closed.set()
 
     def _may_hinder_closing(self) -> bool:
-        """Return whether the first call of `close` cannot end while this thread waits for it.
+        """Return whether this thread might keep the first call of `close` from ending by waiting for that call.
 
         That may be so in a thread that the first call waits for, such as a listener's, and in the main thread: a signal
         handler may have interrupted the first call there, or code that holds a lock which the first call needs.
@@ -111,7 +111,7 @@ class MemberState:
         return f"<MemberState {state}{', paused' if self.is_paused else ''}, {self.limits}>"
 
     def pause(self, is_paused: bool) -> None:
-        """Pause the member for the user (True), or end that pause (False); a pending reset keeps the member paused."""
+        """Set whether the user pauses the member; it is paused, too, while an administrator's reset is pending."""
         with self._lock:
             self._is_paused_by_user = is_paused
             self._update()

@@ -58,7 +58,11 @@ class Statistics:
             slot.failed += failed
 
     def status(self, topic: str) -> ConsumeStatus:
-        """Return a topic's mean times (ms) and rates (per second) of the last minute, and failures of the last hour."""
+        """Return a topic's figures for administrators.
+
+        Of the last minute: mean times of a pull and of a call of the listener (ms), and messages pulled, succeeded and
+        failed per second. Of the last hour: the number of failed messages.
+        """
         with self._lock:
             slots = list(self._topics.get(topic, ()))
         recent = [slot for slot in slots if slot.began_s > self._now_s() - _SLOT_S * _SLOTS]

@@ -67,8 +67,8 @@ class UnreachableBrokers:
     def attempt(self, broker_name: str, act: Callable[[], T], failing: str) -> T | None:
         """Call `act`, which sends a request to a broker, and return its result.
 
-        If it fails, log `failing` with the error and return None. If the broker is known to be unreachable, return None
-        without a call.
+        If it raises, log the error after the text `failing`, and return None. If this broker could not be reached
+        before, return None without calling `act`.
         """
         if broker_name in self._names:
             return None
@@ -164,10 +164,10 @@ class RemoteStore:
         """One lock for each broker, so that a slow broker delays only commits to itself."""
 
     def read(self, queue: MessageQueue) -> int | None:
-        """Return the group's committed offset and keep it in memory; None if there is none.
+        """Return the offset that the group has committed in a queue, and keep it in memory; None if there is none.
 
-        To a group without an offset a broker reports 0 if the queue's first message is still in the broker's memory.
-        Raise if the broker gives no valid response.
+        If the group has committed none, but the queue's first message is still in the broker's memory, the broker
+        reports 0, and 0 is returned. Raise if the broker gives no valid response.
         """
         deadline = Deadline.after(QUERY_TIMEOUT_S)
         stored = self._offsets.fetch_committed(self._group, [queue], zero_if_young=True, deadline=deadline).get(queue)
@@ -264,7 +264,8 @@ class LocalStore:
     def _merge(self, queues: Set[MessageQueue]) -> None:
         """Write the current offsets of these queues to the file.
 
-        Offsets are read from memory under the lock, because another thread may have changed them since the call.
+        Offsets in the file of other queues stay. The offsets are read from memory only under the lock, so that of two
+        threads that write, the later one writes the newer offsets.
         """
         with self._lock:
             own = {queue: offset for queue, offset in self.progress.snapshot().items() if queue in queues}

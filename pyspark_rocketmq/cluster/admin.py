@@ -107,7 +107,7 @@ class Admin:
         return {name: replace(config, topic_name=topic) for name, config in configs.items()}
 
     def is_compacted(self, topic: str, broker_name: str) -> bool | None:
-        """Return whether a topic is compacted, as its broker first reported; None if this cannot be known."""
+        """Return whether a topic is compacted; None if its broker does not tell. The broker's first answer is kept."""
         return self._brokers.compacted.is_compacted(topic, broker_name)
 
     def fetch_topic_configs(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, TopicConfig]:
@@ -142,7 +142,7 @@ class Admin:
     ) -> SubscriptionGroupConfig:
         """Return one broker's configuration of a group; the broker must be of 5.x.
 
-        Some brokers create a group that they do not know.
+        Some brokers create the group if they do not know it.
         """
         reply = self._ask_master(broker_name, GetSubscriptionGroupConfigRequestHeader(group=group), deadline)
         config = reply.body(SubscriptionGroupConfig)
@@ -173,7 +173,7 @@ class Admin:
     def fetch_consume_stats(
         self, group: str, topic: str | None = None, deadline: Deadline | None = None
     ) -> dict[MessageQueue, OffsetWrapper]:
-        """Return a group's position in each queue and the queue's end, for one topic or (None) all of the group's."""
+        """Return a group's position in each queue and the queue's end; without `topic`, for all topics of the group."""
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         replies = self._brokers.ask_each(topic or retry_topic(group), header, deadline=deadline)
         tables = (reply.body(ConsumeStats).offset_table for reply in replies.values())
@@ -189,7 +189,7 @@ class Admin:
     def reset_offsets(
         self, group: str, topic: str, timestamp_ms: int = -1, deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:
-        """Move a group to a store time in all queues of a topic (-1: to their ends); return its new positions."""
+        """Move a group's positions in a topic to a store time, or with -1 to its end; return the new positions."""
         header = ResetOffsetRequestHeader(topic=topic, group=group, timestamp=timestamp_ms, is_force=True)
         return self._moved(self._brokers.ask_each(topic, header, deadline=deadline).values())
 

@@ -43,8 +43,8 @@ def to_queue(queue: MessageQueue, header: RequestHeader) -> RoutedRequest:
 class Brokers:
     """All brokers of a cluster; requests find them by the routes of topics.
 
-    A request goes to the master of its broker. With `any_copy` it goes to a replica if there is no master; without, it
-    then fails.
+    A request goes to the master of its broker. If there is no master, the request fails, or with `any_copy` goes to a
+    replica.
     """
 
     def __init__(self, servers: Servers, routes: RouteTable) -> None:
@@ -207,10 +207,10 @@ class Brokers:
             self.routes.route(topic, deadline)
 
     def _ask_around(self, topic: str, header: RequestHeader, body: bytes, deadline: Deadline | None) -> Reply:
-        """Return the first reply of a broker; the brokers are asked in turn and share the time equally.
+        """Ask the brokers of a topic in turn and return the first reply; they share the time left equally.
 
-        A refusal ends the search. If no broker replies, raise the last error that allows to search again, if there is
-        one: a broker that may not be connected to does not count while another one may come back.
+        Raise the error of a broker that refuses, without asking another one. If no broker replies, raise the last
+        retriable error, or if all brokers are at addresses that are not allowed, the error that says so.
         """
         failures, names = [], self._names(topic, deadline)
         for name, own_deadline in in_turn(deadline, names):
@@ -225,7 +225,7 @@ class Brokers:
 
 
 def _place(request: RoutedRequest, route: Route | RocketMQError, any_copy: bool) -> ServerRequest | RocketMQError:
-    """Return the request with the address of the broker process that gets it, or an error if there is none."""
+    """Return the request with the address of the broker process that gets it, or an error if no process can get it."""
     if isinstance(route, RocketMQError):
         return route
     topic, broker_name, header, body = request

@@ -59,12 +59,12 @@ class CredentialsFile:
         _watched(self).current()
 
     def refuse(self, what: str) -> OptionError:
-        """Return an error that says what is wrong with the file."""
+        """Return an error that names the file and the option that gives it; `what` is the problem with the file."""
         return OptionError(self.option, self.path, what, advice=_ADVICE)
 
 
 class _Seen(NamedTuple):
-    """One version of the file, and what it holds."""
+    """The result of reading one version of a credentials file."""
 
     version: tuple[int, ...] = ()
     """Numbers that identify the version."""
@@ -73,7 +73,7 @@ class _Seen(NamedTuple):
 
 
 class _Failure(NamedTuple):
-    """The time of the first failed read after a good one, by the monotonic clock and by the wall clock."""
+    """The time since which a credentials file has been unusable, by the monotonic clock and by the wall clock."""
 
     began_s: float
     """A moment of the monotonic clock."""
@@ -162,7 +162,7 @@ class WatchedFile:
 
 @cache
 def _watched(file: CredentialsFile) -> WatchedFile:
-    """Return the object with which this process watches a file; it is kept, as its credentials may be needed later."""
+    """Return the process's one `WatchedFile` for a file of credentials; it is cached with the credentials it read."""
     return WatchedFile(file)
 
 
@@ -197,7 +197,7 @@ def _warn_of_writers(file: CredentialsFile, mode: int) -> None:
 
 
 def parse_credentials(content: bytes) -> Credentials:
-    """Return the credentials in a file's content, or raise ValueError, whose text may name a line but quotes none."""
+    """Return the credentials in a file's content; raise ValueError, which quotes no secret, if it is not understood."""
     if len(content) > MOST_BYTES:
         raise ValueError(f"it has more than {MOST_BYTES} bytes")
     values: dict[str, str] = {}

@@ -35,7 +35,7 @@ class Pulled(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """A record that, by its offset, may lie at the beginning of a file of the commit log."""
+    """A pulled record whose place in the commit log is one at which a file of the log may begin."""
 
     queue_id: int
     queue_offset: int
@@ -47,13 +47,14 @@ class _Head(NamedTuple):
 def is_file_head(
     queue: MessageQueue, pulled: Pulled, namespace: Namespace, fetch_place: Callable[[int], int | None]
 ) -> bool:
-    """Return whether a pull of this queue returned a file head in place of the message at its offset.
+    """Return whether a pull returned a *file head*: a log file's first record, in place of a deleted message.
 
-    `fetch_place` pulls at an offset and returns where in the commit log the message of this offset lies, or None if it
-    is gone. It is called only if the record names this queue and a larger offset that the queue has reached. If the
-    message at that offset is gone, so is the one at the lower offset, because retention deletes from the front.
+    `fetch_place` pulls this queue at an offset and returns where in the commit log the message of this offset lies, or
+    None if it is gone. It is called only if the pulled record names this queue and a larger offset than requested, one
+    that the queue has reached. If the message at that offset is gone, so is the one at the requested offset, because
+    retention deletes from the front.
 
-    Raise `DecodeError` if a record at the beginning of a file has the size of the body but is damaged.
+    Raise `DecodeError` if the response is one record at the beginning of a log file and is damaged.
     """
     head = _find_head(pulled)
     if head is None or _is_foreign(queue, head, namespace):
@@ -64,7 +65,7 @@ def is_file_head(
 
 
 def _find_head(pulled: Pulled) -> _Head | None:
-    """Return the record of a response if it may lie at the beginning of a commit-log file, else None.
+    """Return the response's record if its place in the commit log is one at which a file may begin, else None.
 
     Return None, too, if the response covers more than one offset.
     """
@@ -80,8 +81,8 @@ def _find_head(pulled: Pulled) -> _Head | None:
 def _is_foreign(queue: MessageQueue, head: _Head, namespace: Namespace) -> bool:
     """Return whether a record that a pull of this queue returned is proved to be no message of it.
 
-    The proof is a size that differs from that in the consume queue, or another queue named in the record. In a light
-    topic only the size counts, because records there always name other queues.
+    The proof is a size that differs from that in the consume queue, or another queue named in the record. A record of
+    a light topic always names another queue, so only its size counts.
     """
     if not head.topic:
         return True

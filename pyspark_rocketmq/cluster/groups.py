@@ -149,7 +149,10 @@ class Groups:
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], deadline: Deadline | None = None
     ) -> Locked:
-        """Lock queues, or renew their locks, by one request per broker, which is never repeated; return the result."""
+        """Lock queues or renew their locks; return which locks were granted, refused or are unknown.
+
+        Each broker gets one request, which is never repeated.
+        """
         parts = self._by_broker(queues)
         requests = {
             name: self._lock_request(LockBatchMqRequestHeader(), group, client_id, part) for name, part in parts.items()
@@ -217,7 +220,7 @@ class Groups:
 def _wrap_heartbeat(data: HeartbeatData, namespace: Namespace) -> HeartbeatData:
     """Return a heartbeat in which the user's names of groups and topics are replaced by the cluster's.
 
-    This is done here because `servers` translates only names in headers, not in bodies.
+    A heartbeat's names are in the body of its request; the module `servers` replaces only names in headers.
     """
     return replace(
         data,

@@ -166,7 +166,10 @@ class SharedLinks:
         self._pool.close_all()
 
     def _submit_burst(self, parts: Sequence[Sequence[Addressed]], deadline: Deadline | None) -> list[list[_Submitted]]:
-        """Send each server its requests: first to connected servers, then to all others in parallel."""
+        """Send each server its requests without waiting for responses; return what `_wait` needs, as in `parts`.
+
+        Servers with an open connection come first; connections to all others are then opened in parallel.
+        """
         sent: dict[int, list[_Submitted]] = {}
         unconnected = []
         for number, part in enumerate(parts):
@@ -216,7 +219,7 @@ def _wait(submitted: _Submitted) -> Result:
 
 
 def _bursts(requests: Sequence[Addressed]) -> Iterator[list[list[int]]]:
-    """Yield bursts: lists of request numbers, one list per server, each with at most `BURST` numbers."""
+    """Divide requests into bursts; a burst is one list per server, of at most `BURST` indexes into `requests`."""
     by_address = defaultdict(list)
     for number, (address, _) in enumerate(requests):
         by_address[address].append(number)

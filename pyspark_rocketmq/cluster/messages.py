@@ -170,7 +170,7 @@ class Messages:
         return self._query(topic, header, lambda record: key in record.properties.get("KEYS", "").split(" "), deadline)
 
     def query_by_unique_key(self, topic: str, unique_key: str, deadline: Deadline | None = None) -> list[FoundMessage]:
-        """Return the messages with a unique id, sorted by store time: the message itself, and copies for retries."""
+        """Return the message with this unique id, and copies of it for retries, sorted by store time."""
         header = QueryMessageRequestHeader(
             topic=topic, key=unique_key, max_num=_UNIQUE_KEY_COUNT, begin_timestamp=0, end_timestamp=LATEST_MS,
             index_type="U", unique_key_query=True,

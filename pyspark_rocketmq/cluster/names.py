@@ -56,7 +56,7 @@ def is_system_topic(topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A namespace of version 1 or 2; if both fields are empty, there is none."""
+    """The namespace of a cluster's user, of version 1 or 2; if both fields are empty, the user has none."""
 
     prefix: str = ""
     """The namespace of version 1, which is put before names."""
@@ -95,7 +95,7 @@ class Namespace:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Return the retry or dead-letter prefix of a name, and the name without it."""
+    """Divide a name into its retry or dead-letter prefix ('' if it has none) and the rest; return both."""
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         if name.startswith(prefix):
             return prefix, name[len(prefix) :]

@@ -167,8 +167,9 @@ class Offsets:
     ) -> dict[MessageQueue, int]:
         """Return the group's position in each queue in which it has committed one.
 
-        Brokers report 0 for a missing position in a queue that still holds its first message; since 5.0 a request can
-        forbid this. Java's consumers do not forbid it, nor do requests with `zero_if_young`.
+        While a queue's first message is still in the broker's memory, the broker reports 0 for a missing position. With
+        `zero_if_young`, as in Java's consumers, this 0 is returned. Without, the request forbids it, but brokers before
+        5.0 report it all the same.
         """
         make = _committed_header(group, None if zero_if_young else False)
         replies = self._ask_queues(queues, make, deadline, absent=(QueryNotFound,))
@@ -280,9 +281,9 @@ class Offsets:
     def _need_masters(
         self, queues: Iterable[MessageQueue], known: Collection[MessageQueue], deadline: Deadline | None
     ) -> None:
-        """Raise if a queue has no master and no position of the group was found for it, that is, it is not in `known`.
+        """Raise if one of these queues is not in `known`, since no position of it was found, and has no master.
 
-        A replica that reports no position may only not have copied it yet.
+        Then a replica has replied, which may not have copied the group's position yet.
         """
         for queue in queues:
             if queue not in known:
@@ -323,7 +324,7 @@ def _is_from_replica(reply: Reply) -> bool:
 def _offset(reply: Reply, smallest: int = 0) -> int:
     """Return the offset in a reply; raise if it is below `smallest`.
 
-    -1 (`_NONE`) is legal only as a bound of an empty queue.
+    `smallest` is 0 for positions, else -1 (`_NONE`), which brokers report for a queue without messages.
     """
     offset = reply.header(OffsetResponseHeader).offset
     _require_offset("offset", offset, smallest, reply)

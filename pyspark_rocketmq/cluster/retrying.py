@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """The pauses between repeated attempts and their limits: a number, and a time for unreachable or busy brokers."""
+    """Rules for repeating failed attempts: pauses, a number, and a time limit while brokers are unreachable or busy."""
 
     retries: int
     pause: Backoff

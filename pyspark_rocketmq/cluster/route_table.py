@@ -65,8 +65,8 @@ class RouteTable:
     def route(self, topic: str, deadline: Deadline | None = None, *, once: bool = False) -> Route:
         """Return the topic's current route; fetch it first if it is stale or unknown.
 
-        While no name server replies, return the stale route. With `once`, every name server gets the request for an
-        unknown route at most once; for a stale route this always holds.
+        While no name server replies, return the stale route. A stale route is requested from every name server at most
+        once; an unknown one repeatedly, unless `once` is true.
         """
         entry = self._entries.get(topic)
         if entry is None:
@@ -88,9 +88,9 @@ class RouteTable:
         return {name: places for entry in entries for name, places in entry.route.brokers.items()}
 
     def _renew(self, topic: str, old: Route, deadline: Deadline | None) -> Route:
-        """Ask every name server at most once for a new route; return the old one if none replies.
+        """Ask every name server at most once for a new route; return the `old` one if no name server replies.
 
-        Raise an error that is not retriable, and remove the old route from the table.
+        If the request fails with an error that is not retriable, remove the old route from the table and raise it.
         """
         asked_at = self._clock()
         try:

@@ -87,10 +87,10 @@ class BrokerEndpoints:
         )
 
     def to_read(self, suggested_id: int = MASTER_ID) -> BrokerEndpoint:
-        """Return the process to read from: the one with the number `suggested_id` if it exists.
+        """Return the process to read from: the one with the number `suggested_id` (0: the master) if it exists.
 
-        A missing replica is replaced by the one with the next number. If that is missing too, or the master is missing,
-        return the process with the lowest number.
+        If that is a missing replica, return the one with the next higher number. If that is missing, too, or the
+        missing process is the master, return the process with the lowest number.
         """
         by_id = {place.broker_id: place for place in self.endpoints}
         wanted = [suggested_id] if suggested_id == MASTER_ID else [suggested_id, suggested_id + 1]
@@ -152,7 +152,7 @@ class Route:
 
     @property
     def weight(self) -> int:
-        """Number of queues and broker processes that the route holds."""
+        """The memory that the route takes in a table of routes, counted in queues and broker processes."""
         return len(self.readable) + len(self.writable) + sum(len(broker.endpoints) for broker in self.brokers.values())
 
     def broker(self, broker_name: str) -> BrokerEndpoints:
@@ -205,7 +205,7 @@ def _writable(topic: str, data: TopicRouteData, brokers: Mapping[str, BrokerEndp
 
 
 def _ordered(topic: str, configuration: str) -> _Held:
-    """Yield broker names and numbers of queues from an order configuration such as `broker-a:4;broker-b:4`."""
+    """Yield (broker name, count of queues) pairs from an order configuration such as `broker-a:4;broker-b:4`."""
     for entry in filter(None, configuration.split(";")):
         broker_name, colon, count = entry.partition(":")
         if not (colon and count.isascii() and count.isdigit() and len(count) <= _MOST_DIGITS):
@@ -214,7 +214,7 @@ def _ordered(topic: str, configuration: str) -> _Held:
 
 
 def _queues(topic: str, source: str, held: _Held) -> tuple[MessageQueue, ...]:
-    """Return the queues of all brokers, sorted; errors name `source`, the field with the numbers of queues."""
+    """Return all queues of a topic, sorted, given (broker name, count of queues) pairs; errors name their `source`."""
     counts, total = list[tuple[str, int]](), 0
     for broker_name, count in held:
         _require_name(broker_name)

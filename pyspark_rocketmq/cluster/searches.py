@@ -145,7 +145,10 @@ def _run(
     searches: Mapping[MessageQueue, Generator[int, T, int]],
     fetch: Callable[[Mapping[MessageQueue, int]], Mapping[MessageQueue, T]],
 ) -> dict[MessageQueue, int]:
-    """Run the searches to their end, and return the offset that each finds; `fetch` pulls for all in each round."""
+    """Run one search per queue to its end, in rounds, and return the offset that each finds.
+
+    In each round `fetch` gets the offset at which to pull each queue, and returns what its search is sent.
+    """
     found: dict[MessageQueue, int] = {}
     probes: dict[MessageQueue, int] = {}
 
@@ -184,9 +187,9 @@ def _one_message_request(queue: MessageQueue, offset: int, group: str = READER_G
 
 
 def _maybe_place(offset: int, result: Reply | RocketMQError) -> int | None:
-    """Return where in the commit log the message of an offset lies, as a pull there found; None if the message is gone.
+    """Return where in the commit log the message of `offset` lies, given the result of a pull at this offset.
 
-    Any error other than that the message is gone makes its place unknown.
+    Return None if the message is gone, and `_UNKNOWN_PLACE` if the pull failed for another reason.
     """
     if isinstance(result, RocketMQError):
         return None if isinstance(result, _GONE) else _UNKNOWN_PLACE

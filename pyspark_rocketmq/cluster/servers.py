@@ -46,7 +46,7 @@ class ServerRequest(NamedTuple):
     broker_id: int = MASTER_ID
 
     def where(self) -> Where:
-        """Return what an error about this request names: address, request, topic, broker, queue and group."""
+        """Return the values that errors about this request name: address, request, topic, broker, queue and group."""
         places: Where = {"address": str(self.address), "request": self.header.code.name}
         if topic := getattr(self.header, "topic", None):
             places["topic"] = topic

@@ -80,7 +80,7 @@ def parse_allowed(text: str, option: str = "allowed_brokers") -> AllowedAddresse
 
 
 def _is_ambiguous(entry: str) -> bool:
-    """Return whether an entry is an IPv6 address, and would also be one, followed by a port, if brackets were added."""
+    """Return whether an entry, such as `fd00::1:8080`, is an IPv6 address both with and without its last part."""
     host, _, port = entry.rpartition(":")
     return _parse_ip(entry) is not None and _parse_ip(host) is not None and port.isdigit()
 

@@ -149,7 +149,7 @@ class Channel:
         return count
 
     def receive(self) -> int | None:
-        """Receive bytes into the session; return their number, which `events` takes, or None if none have arrived.
+        """Receive bytes into the session; return their number, to be passed to `events`, or None if none have arrived.
 
         Raise ConnectionLost at the end of the stream, and after an error of sending once all bytes have been received.
         """
@@ -184,13 +184,16 @@ class Channel:
 
     @property
     def needs(self) -> int:
-        """The events (READ, WRITE) to wait for before the next attempt to receive, or to send if bytes wait."""
+        """The events (READ, WRITE) of the stream to wait for, to receive bytes, and to send them if any wait."""
         return self.transport.needs(write=bool(self.outbox))
 
     # --- silence -----------------------------------------------------------------------------------------------------
 
     def note_time_out(self, heard_at: float) -> None:
-        """Note that a request timed out; `heard_at` is the channel's `heard_at` when the request was made."""
+        """Note that a request timed out; `heard_at` is the value that `self.heard_at` had when the request was made.
+
+        If `self.heard_at` has not changed since, no bytes have arrived, and the channel is mute.
+        """
         if heard_at == self.heard_at:
             self._silent_since = heard_at
 
@@ -234,9 +237,9 @@ class Channel:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def _note_heard(self, first: memoryview) -> None:
-        """Store the time at which bytes arrived.
+        """Store the present time as the time at which bytes last arrived; `first` are the first two of these bytes.
 
-        Raise `ConnectionLost` if the stream has no TLS and `first`, its first two bytes, begin a TLS alert.
+        Raise `ConnectionLost` if a stream without TLS begins with a TLS alert: then the server expects TLS.
         """
         self.heard_at = time.monotonic()
         if not self._heard and not self.transport.encrypted and first == _TLS_ALERT:
@@ -467,8 +470,8 @@ class Connection:
     ) -> None:
         """Exchange bytes until `done` returns True; raise at the deadline, or if the connection ends.
 
-        `codes` are the codes of the requests that the error names. `heard_at` is the connection's `heard_at` when the
-        caller began to wait, if that was before this call.
+        The error names the requests with the given `codes`. A caller that waits by several calls passes in each the
+        value that `heard_at` of the connection had before the first call.
         """
         deadline = deadline or self.settings.request_deadline()
         heard_at = heard_at or self.heard_at

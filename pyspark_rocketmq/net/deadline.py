@@ -43,7 +43,7 @@ def in_turn(deadline: Deadline | None, items: Collection[T]) -> Iterator[tuple[T
 
 
 def remaining_s(*deadlines: Deadline | None) -> float | None:
-    """Return the seconds left until the first of the deadlines; None if there is none."""
+    """Return the seconds left until the earliest of the deadlines; None if all are None."""
     return min((deadline.remaining() for deadline in deadlines if deadline), default=None)
 
 

@@ -43,7 +43,7 @@ class InboundRequests:
             self._changed.notify()
 
     def take(self) -> tuple[Command | None, bool]:
-        """Wait for a request; return it, and whether the queue was full before and is not now.
+        """Wait for a request, remove it and return (request, whether this removal ended `is_full`).
 
         After `end`, return (None, False).
         """

@@ -145,10 +145,10 @@ class Pipeline(Generic[G, R, T]):
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def drain(self, until: float) -> list[tuple[G, R, T | RocketMQError]]:
-        """Wait for responses, at most until the moment `until` of the clock; return the requests that have ended.
+        """Wait for responses, at most until the clock shows `until`; return the requests that have ended.
 
-        A request ends with a response, a timeout or another error. It comes as (group, request, result or error). The
-        list may be empty.
+        A request ends with a response, a timeout or another error. For each the list has a tuple (group, request,
+        result or error); the list may be empty.
         """
         busy = [state for state in self._states.values() if state.pending]
         wake_at = min([until, *(state.first_due for state in busy)])
@@ -182,11 +182,11 @@ class Pipeline(Generic[G, R, T]):
     def _expire(
         self, state: _ConnectionState[G, R], drained: list[tuple[G, R, T | RocketMQError]], *, is_talking: bool
     ) -> None:
-        """Add to `drained` the requests that timed out: all of them, if no byte arrived since the oldest was sent.
+        """Add the overdue requests of a connection to `drained`, each with the error that it timed out.
 
+        If no byte has arrived since the oldest overdue request was sent, all requests of the connection time out.
         While responses arrive (`is_talking`), the response to an overdue request may have arrived in time and still
-        wait to be received. So the overdue request times out only when a request that was sent after its due time has
-        been answered.
+        wait to be received. So such a request times out only when one that was sent after its due time is answered.
         """
         now, longest_s = self._clock(), self._kind.timeout_s
         limit = min(now, state.answered_due - longest_s) if is_talking else now
@@ -215,8 +215,8 @@ def wait_any(
 ) -> list[Connection]:
     """Wait until a connection has a response or has ended; return all such connections.
 
-    Return an empty list if there is none by the moment `until` of the clock. Responses that the kernel holds by then
-    still count, even if the call comes later; receiving them takes at most `_LATE_S`.
+    Return an empty list if there is none when the clock shows `until`. Even after that moment, bytes that have already
+    arrived at this machine are received first, for at most `_LATE_S`, so that responses among them count.
     """
     late_until: float | None = None
     while True:

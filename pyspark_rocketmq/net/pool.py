@@ -157,7 +157,10 @@ class SharedPool:
         return self._opened(opening, address, deadline)
 
     def find(self, address: Address) -> ThreadedConnection | None:
-        """Return the connection to an address if it is open and not mute, else None; open none."""
+        """Return the open connection to an address, without opening one; None if there is none or it is mute.
+
+        A connection is mute if a request timed out on it and no bytes have arrived since.
+        """
         with self._lock:
             return self._usable(address)
 
@@ -199,7 +202,7 @@ class SharedPool:
             replaced.close("no bytes came from the server for a whole timeout; a new connection was made", "try again")
 
     def _keep(self, opening: Future[ThreadedConnection], connection: ThreadedConnection) -> ThreadedConnection | None:
-        """Keep a new connection, or close it if the pool was closed; return the one that it replaces, or None."""
+        """Put a new connection into the pool, or close it if the pool was closed; return the connection it replaces."""
         with self._lock:
             wanted = self._finish(opening, connection.address)
             replaced = self._connections.get(connection.address) if wanted else None
@@ -210,7 +213,7 @@ class SharedPool:
         return replaced
 
     def _finish(self, opening: Future[ThreadedConnection], address: Address) -> bool:
-        """Note that an attempt to connect has ended; return False if the pool was closed meanwhile."""
+        """Note that an attempt to connect has ended; return False if the pool was closed and wants no connection."""
         wanted = self._opening.get(address) is opening
         if wanted:
             del self._opening[address]

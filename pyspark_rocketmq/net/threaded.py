@@ -69,9 +69,9 @@ class _Pending(NamedTuple):
 class ThreadedConnection:
     """A connection for callers in any thread; it stays open until it breaks or is closed.
 
-    Replies, timeouts and errors are those of `Connection`. Done-callbacks of futures run in the reader and must be
-    brief; they may call `submit`, but not `call`. The same holds for the handler when it serves a request whose code
-    is in `quick`: the reader itself serves these.
+    Replies, timeouts and errors are those of `Connection`. Done-callbacks of futures run in the thread that receives,
+    the *reader*, and must be brief; they may call `submit`, but not `call`. The same holds for the handler when it
+    serves a request of the server whose code is in `quick`: the reader itself serves these.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class ThreadedConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the connection is open and not mute."""
+        """Whether the connection is open and not mute, that is, not silent since a request on it timed out."""
         return self.is_open and not self.is_mute
 
     @property

@@ -91,7 +91,10 @@ class TlsStream:
         return count
 
     def _read(self, space: memoryview) -> int:
-        """Decrypt bytes in OpenSSL's memory; return their number. An error after data is raised by the next call."""
+        """Decrypt bytes in OpenSSL's memory into `space`; return their number.
+
+        If an error follows decrypted bytes, return these; the next call raises the error.
+        """
         count = 0
         try:
             while count < len(space) and (more := self._read_into(len(space) - count, space[count:])):
@@ -115,9 +118,9 @@ class TlsStream:
             self._incoming.write_eof()
 
     def _flush_own(self) -> None:
-        """Send records without data, such as handshakes, as far as the socket accepts them.
+        """Send the TLS records that OpenSSL makes itself, such as handshakes, as far as the socket accepts them.
 
-        Raise SSLError if more than `_MOST_OWN_BYTES` remain, because the server does not read.
+        Raise SSLError if more than `_MOST_OWN_BYTES` bytes remain unsent, because the server does not read them.
         """
         with suppress(ssl.SSLWantWriteError):
             self._flush()

@@ -167,7 +167,7 @@ class Waker:
             self._sender.close()
 
     def abandon(self) -> None:
-        """Close a forked child's copy of the descriptors; replace the lock, as `Transport.abandon` does."""
+        """Close a forked child's copy of the descriptors; replace the lock, which may have been held at the fork."""
         self._lock = threading.Lock()
         self.close()
 
@@ -369,7 +369,7 @@ def _no_handshake(address: Address, cause: OSError | ValueError) -> ConnectError
 
 
 def _advise_on_certificate(cause: ssl.SSLCertVerificationError) -> str:
-    """Return advice on a refused certificate; it names trust in any server last, because that lets impostors in."""
+    """Return advice on a refused certificate; it ends with the option to trust any server, which lets impostors in."""
     if cause.verify_code in _OTHER_HOST:
         cure = "use a host that the certificate names, in nameServer or by brokerAddressMap, or renew the certificate"
     else:

@@ -168,7 +168,10 @@ def return_rows(batches: Iterator[RecordBatch], returner: Returner) -> Iterator[
 
 
 def _result_of(number: int, outcomes: Mapping[int, Outcome]) -> tuple[bool | None, str | None]:
-    """Return whether the broker accepted a row, and the error if not; (None, None) for a row that was not sent back."""
+    """Return (True, None) for row `number` if its broker accepted it, or (False, error text).
+
+    Return (None, None) if the row was not sent back, so that `outcomes` has no entry for it.
+    """
     if number not in outcomes:
         return None, None
     error = outcomes[number]
@@ -178,7 +181,7 @@ def _result_of(number: int, outcomes: Mapping[int, Outcome]) -> tuple[bool | Non
 def _row_to_send_back(
     topic: str, broker_name: str, physical_offset: int, message_id: str, result: str | None, delay_level: int
 ) -> Returned | None:
-    """Return what is sent back for a row; None if its result is `SUCCESS`. `SUSPEND` makes the row a dead letter."""
+    """Return the request to send a row back, or None if its result is `SUCCESS`; `SUSPEND` makes it a dead letter."""
     if result == Result.SUCCESS:
         return None
     level = DEAD_LETTER_LEVEL if result == Result.SUSPEND else delay_level

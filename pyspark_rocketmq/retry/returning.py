@@ -55,7 +55,7 @@ class ReturnSettings:
 
 
 class Returner:
-    """Sends the rows of one task back."""
+    """Sends rows of one Spark task back to the brokers that they came from, for later delivery."""
 
     def __init__(
         self, cluster: Cluster, settings: ReturnSettings, sleep: Callable[[float], object] = time.sleep
@@ -89,7 +89,10 @@ class Returner:
         return silent | outcomes
 
     def _send(self, rows: Mapping[int, Returned]) -> dict[int, Outcome]:
-        """Send each row once, and return the outcomes; a request that takes too long has a timeout as its outcome."""
+        """Send each row to its broker once; return, by the keys of `rows`, None for an accepted row, else the error.
+
+        A request that takes too long has a timeout as its error.
+        """
         results = self._cluster.brokers.try_all({number: self._request(row) for number, row in rows.items()})
         return {number: None if isinstance(result, Reply) else result for number, result in results.items()}
 
