@@ -87,9 +87,10 @@ def share_cap(backlogs: Mapping[MessageQueue, int], cap: int) -> dict[MessageQue
 def _divide_cap(backlogs: Sequence[int], cap: int) -> list[int]:
     """Return the share of `cap` offsets that each backlog gets, in the order of `backlogs`.
 
-    First the small backlogs, from the smallest on: one whose proportional share would be below one offset gets one.
-    That offset is taken off the cap, and the backlog off the total. Once a proportional share reaches one, those of all
-    larger backlogs do, too: these divide the remaining cap by the method of largest remainders.
+    Shares are proportional, but each backlog above 0 gets at least one offset. So the smallest backlogs come first:
+    while the proportional share of the next one is below one offset, it gets one, and both are left out of the rest:
+    the offset of the cap, the backlog of the total. The larger backlogs divide the rest of the cap by the method of
+    largest remainders (`_apportion`).
     """
     left, total = cap, sum(backlogs)
     shares = [0] * len(backlogs)

@@ -88,7 +88,7 @@ class Recheck:
                 yield fresh
 
     def place(self, block: Block) -> Iterator[Block]:
-        """Yield each wanted record of a filtered block as a block of its own; its `first` is the record's true queue offset.
+        """Yield each wanted record of a filtered block as one block; the block's `first` is the true queue offset.
 
         The block's range is read again without the filter, and the records of both readings are matched by their offset
         in the commit log. If the second reading lacks a wanted record, report the range to the policy as a loss.
@@ -239,7 +239,7 @@ class _Records:
         return (data[start:end] for start, end in pairwise([*self._starts, len(data)]))
 
     def apart(self) -> Iterator[Block]:
-        """Yield each record as a block of its own, placed by the queue offset in it; none if these offsets are impossible."""
+        """Yield each record as a block of its own, placed by the queue offset in it; none if these are impossible."""
         if self.tell_positions():
             for data in self.each():
                 yield self._block._replace(data=data, message_count=1, covered=0, next_offset=0)

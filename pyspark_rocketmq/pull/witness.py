@@ -410,7 +410,7 @@ def confirm_front(
     settings: PullSettings,
     sleep: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Probe the first offset of a range at the master, until the range is confirmed or reported to the policy as a loss.
+    """Probe the first offset of a range at the master, until the range is confirmed or reported as a loss.
 
     A probe that finds its message confirms the responses for offsets of the range that were received before this call.
     """
