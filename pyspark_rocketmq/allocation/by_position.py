@@ -16,7 +16,7 @@ QueuesOfPlace = Callable[[Queues, int, int], list[MessageQueue]]
 
 @dataclass(frozen=True, slots=True)
 class ByPosition:
-    """A strategy that gives a member the queues of the member's index in the list of members.
+    """A strategy that chooses the queues of a member by the member's index in the list of members.
 
     For a member listed twice, only the first index counts. As in RocketMQ, nobody then reads the queues of the second.
     """

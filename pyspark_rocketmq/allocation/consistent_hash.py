@@ -75,7 +75,7 @@ class ConsistentHash:
         return [queue for queue, owner in zip(queues, self._owners(queues, members), strict=True) if owner == current]
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """Return a list for each of `members`, in order: the queues whose next node on the ring of hashes is its own."""
+        """Return for each of `members`, in order, the queues whose next node on the ring of hashes is its own."""
         require_both(queues, members)
         assigned: dict[str, list[MessageQueue]] = {member: [] for member in members}
         if self.virtual_node_count:

@@ -84,7 +84,7 @@ class Cursor:
 
     @property
     def lacks_its_lowest(self) -> bool:
-        """Whether the lowest missing offset was requested in vain; then the next request is for it."""
+        """Whether the lowest missing offset has to be requested again; then the next request is for it."""
         return bool(self._uncovered) and self._uncovered.peekitem(0)[0] <= self.done
 
     def lowest_missing(self, least: int = 0) -> int:

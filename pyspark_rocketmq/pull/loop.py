@@ -56,8 +56,8 @@ def read_ranges(
     """Yield every message of the ranges, in blocks; those of one queue in the order of their offsets.
 
     If a broker process is gone before it could confirm its responses, read the same offsets again at the end, from
-    another process, and compare the numbers of messages. Such a recount may need a recount in turn, and so on, up to
-    `recounts` times; then raise NoBrokerAvailable.
+    another process, and compare the numbers of messages. Such a recount may need a recount in turn; if one
+    is still needed after `recounts` of them, raise NoBrokerAvailable.
     """
     settings = (settings or PullSettings()).for_queues(len({wanted.queue for wanted in ranges}))
     readers = [QueueReader(wanted, brokers, settings, policy) for wanted in ranges if wanted.offset_count > 0]

@@ -84,7 +84,7 @@ class QueueReader:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the blocks of the whole range are returned or ready, and no response awaits a probe.
+        """Whether `take` has returned all blocks of the range or returns the rest next, and no response awaits a probe.
 
         `unconfirmed` may still have ranges for a recount.
         """
@@ -160,7 +160,7 @@ class QueueReader:
     def choose_probed(self, now: float) -> BrokerEndpoint | None:
         """Return the broker process to which a probe or comparison is to be sent now; None if none is due.
 
-        If no probe is due, check again only after `_PROBE_STEP_S`. A process that has left the route is not probed any
+        If none is due, put off the next check by `_PROBE_STEP_S`. A process that has left the route is not probed any
         more; its responses are left to be confirmed or recounted at another process.
         """
         if self.replicas.due:

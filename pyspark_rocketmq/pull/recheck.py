@@ -88,7 +88,7 @@ class Recheck:
                 yield fresh
 
     def place(self, block: Block) -> Iterator[Block]:
-        """Yield each wanted record of a filtered block as one block; the block's `first` is the true queue offset.
+        """Yield each wanted record of a filtered block as a block whose `first` is the record's true queue offset.
 
         The block's range is read again without the filter, and the records of both readings are matched by their offset
         in the commit log. If the second reading lacks a wanted record, report the range to the policy as a loss.
@@ -110,7 +110,7 @@ class Recheck:
             yield block._replace(data=data, message_count=1, first=position, covered=1, next_offset=position + 1)
 
     def shifted_at(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """Return the queues in which the record stored at the given offset holds a different queue offset.
+        """Return the queues of {queue: offset} in which the record stored at this offset states another queue offset.
 
         Queues of compacted topics are not examined.
         """

@@ -38,7 +38,7 @@ Read = Callable[[Sequence[QueueRange], Subscription], Iterator[Block]]
 
 
 class Unconfirmed(NamedTuple):
-    """A range whose messages were read, but which no broker process can confirm by a probe."""
+    """A range whose messages were read from a process that is gone, so that no probe can confirm them."""
 
     wanted: QueueRange
     message_count: int | None
@@ -150,7 +150,7 @@ def recount(unconfirmed: Sequence[Unconfirmed], read: Read, subscription: Subscr
 
 
 def _count(ranges: Sequence[QueueRange], blocks: Iterable[Block]) -> Counter[QueueRange]:
-    """Return the number of messages in the blocks, for each range."""
+    """Return for each of `ranges` the number of its messages in `blocks`."""
     by_queue: defaultdict[MessageQueue, list[QueueRange]] = defaultdict(list)
     for each in sorted(ranges):
         by_queue[each.queue].append(each)

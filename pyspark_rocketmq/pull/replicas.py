@@ -51,7 +51,7 @@ class ReplicaCheck:
         """The processes to which pulls of the comparison are still to be sent."""
 
     def choose(self, replica: BrokerEndpoint, broker: BrokerEndpoints, offset: int) -> BrokerEndpoint:
-        """Return `replica` if it may be read, or if `broker` has no master; else return the master of `broker`.
+        """Return `replica` if its comparison allows reading it, or if `broker` has no master; else return the master.
 
         If the replica was not compared before, begin its comparison at `offset`, the lowest one that the range still
         lacks.
@@ -84,7 +84,7 @@ class ReplicaCheck:
     def _judge(self, replica: BrokerEndpoint, master: BrokerEndpoint) -> bool:
         """Return whether the replica has a message at the compared offset, and its master the same message or none.
 
-        In a compacted topic the replica's message may differ from the master's.
+        If so, the replica may be read. In a compacted topic its message may differ from the master's.
         """
         copy, original = self._found[replica], self._found[master]
         if copy is None or original is None or copy == original:

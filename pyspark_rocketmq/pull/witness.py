@@ -170,8 +170,9 @@ class Witness:
     def next_probed(self, current: BrokerEndpoint | None, now: float, *, is_last: bool) -> BrokerEndpoint | None:
         """Return a process that is due for a probe, or None.
 
-        A process is due if it has unconfirmed responses, no probe in flight, and its last probe is a second old. The
-        responses of the `current` process, which is read from, must be a second old, too. `is_last` waives these times.
+        A process is due if it has unconfirmed responses, no probe in flight, and its last probe was sent a second or
+        more ago. For `current`, the process that is read from, the first of these responses must be a second old, too.
+        With `is_last`, both times are ignored.
         """
         for endpoint, process in self._processes.items():
             if process.fresh is None or process.probed:
@@ -370,8 +371,8 @@ class Witness:
     ) -> None:
         """Accept the gap that a probe found before the first message of a range with an open front: it is no loss.
 
-        If the range has brought messages, but the probe found none, it is not known where the gap ends. Then have the
-        lowest offset at which there may be a message probed next.
+        If the range has brought messages, but the probe found none, it is not known where the gap ends. Then the next
+        probe is for the lowest offset that may have a message.
         """
         readable, found = lowest_readable(interval.first, outcome), self._lowest_found
         is_extent_known = has_found_further(interval.first, outcome)
