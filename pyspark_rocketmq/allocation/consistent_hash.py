@@ -59,7 +59,7 @@ def _encode(key: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ConsistentHash:
-    """RocketMQ's CONSISTENT_HASH; with 0 virtual nodes no member gets a queue."""
+    """RocketMQ's CONSISTENT_HASH, by a ring of hashes; with 0 virtual nodes per member no member gets a queue."""
 
     virtual_node_count: int = 10
     name: str = "CONSISTENT_HASH"
@@ -69,13 +69,13 @@ class ConsistentHash:
             raise OptionError("virtualNodeCnt", str(self.virtual_node_count), "negative", advice="give 1 to 10000")
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """Return the queues whose next node on the ring belongs to the member `current`."""
+        """Return the queues of the member `current`: those whose next node on the ring of hashes is its own."""
         if not check_listed(current, queues, members) or not self.virtual_node_count:
             return []
         return [queue for queue, owner in zip(queues, self._owners(queues, members), strict=True) if owner == current]
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """Return the queues of each member: those whose next node on the ring belongs to it."""
+        """Return for each of `members`, in order, the queues whose next node on the ring of hashes is its own."""
         require_both(queues, members)
         assigned: dict[str, list[MessageQueue]] = {member: [] for member in members}
         if self.virtual_node_count:
@@ -84,7 +84,7 @@ class ConsistentHash:
         return [list(assigned[member]) for member in members]
 
     def _owners(self, queues: Queues, members: Members) -> list[str]:
-        """Return, for each queue, the member that the next node on the ring belongs to."""
+        """Return for each queue the member that gets it: the owner of the next node on the ring of hashes."""
         nodes = ring_positions(node_keys(members, self.virtual_node_count))
         # Of two nodes at one position the later one stays, as in Java's map.
         ring = dict(zip(nodes, range(len(nodes)), strict=True))

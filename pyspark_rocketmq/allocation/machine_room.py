@@ -39,7 +39,7 @@ class MachineRoom:
         return [queue for queue in queues if _room_prefix(queue.broker_name) in self.rooms]
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """Return the queues of one member, which may run in any room."""
+        """Return the queues of the member `current`; the room in which this member runs does not matter."""
         if not check_listed(current, queues, members):
             return []
         if not (eligible := self.eligible(queues)):
@@ -47,7 +47,7 @@ class MachineRoom:
         return assign_trailing(eligible, members.index(current), len(members))
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """Return the queues of each member."""
+        """Return one list of queues for each member, in the order of `members`."""
         require_both(queues, members)
         return assign_all(assign_trailing, self.eligible(queues), members)
 
@@ -88,7 +88,7 @@ def _warn_of_no_match(rooms: frozenset[str], queues: frozenset[MessageQueue]) ->
 
 @dataclass(frozen=True, slots=True)
 class MachineRoomNearby:
-    """RocketMQ's MACHINE_ROOM_NEARBY: queues go to members in the same room, or to all if it has none."""
+    """RocketMQ's MACHINE_ROOM_NEARBY: queues go to members in the same room, or to all members if the room has none."""
 
     inner: AllocateStrategy
     room_of_broker: RoomOf
@@ -110,7 +110,7 @@ class MachineRoomNearby:
         return [queue for local, takers in rounds for queue in self.inner.allocate(current, local, takers)]
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """Return the queues of each member."""
+        """Return one list of queues for each member, in the order of `members`."""
         require_both(queues, members)
         assigned: dict[str, list[MessageQueue]] = {member: [] for member in members}
         for local, takers in self._rounds(queues, members):
@@ -120,7 +120,7 @@ class MachineRoomNearby:
         return [list(assigned[member]) for member in members]
 
     def _rounds(self, queues: Queues, members: Members) -> list[tuple[list[MessageQueue], Members]]:
-        """Return (queues, members that share them) for each room with queues, rooms with members first.
+        """Return for each room its queues and the members that share them; rooms with members come first.
 
         The queues of a room without members are shared by all members.
         """

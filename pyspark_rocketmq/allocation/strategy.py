@@ -28,10 +28,10 @@ class AllocateStrategy(Protocol):
         """Name of the strategy; all members of a group must use the same one."""
 
     def allocate(self, current: str, queues: Queues, members: Members) -> list[MessageQueue]:
-        """Return the queues of one member, in the order in which they are assigned."""
+        """Return the queues of the member `current`, in the order in which they are assigned."""
 
     def allocate_all(self, queues: Queues, members: Members) -> list[list[MessageQueue]]:
-        """Return the queues of each listed member, as `allocate` does, in one pass over the queues."""
+        """Return for each of `members`, in order, what `allocate` returns; this takes one pass over the queues."""
 
 
 def require_both(queues: Queues, members: Members) -> None:

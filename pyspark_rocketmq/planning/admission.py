@@ -48,9 +48,10 @@ def clip_to_target(latest: Positions, target: Positions) -> dict[MessageQueue, i
 
 
 def admit(starts: Positions, latest: Positions, limits: Limits, *, waited_s: float = 0.0) -> Admission:
-    """Return the end of the batch in each queue of `starts`; a queue without new data ends at its start.
+    """Return where the batch ends in each queue of `starts`, and whether it must wait; then all ends are the starts.
 
-    `latest` has the ends of the queues; `waited_s` is the time since data was last admitted, or since the query began.
+    `latest` has the current ends of the queues; a queue without new data ends at its start. `waited_s` is the time
+    since data was last admitted, or since the query began.
     """
     backlogs = {queue: max(0, latest.get(queue, start) - start) for queue, start in starts.items()}
     if _is_held_back(sum(backlogs.values()), limits, waited_s):
@@ -87,9 +88,9 @@ def share_cap(backlogs: Mapping[MessageQueue, int], cap: int) -> dict[MessageQue
 def _divide_cap(backlogs: Sequence[int], cap: int) -> list[int]:
     """Return the share of `cap` offsets that each backlog gets, in the order of `backlogs`.
 
-    First the small backlogs, from the smallest on: one whose proportional share would be below one offset gets one.
-    That offset is taken off the cap, and the backlog off the total. Once a proportional share reaches one, those of all
-    larger backlogs do, too: these divide the remaining cap by the method of largest remainders.
+    Shares are proportional, but each backlog above 0 gets at least one offset. So the smallest backlogs come first:
+    while the proportional share of the next one is below one offset, it gets one offset, which is taken off the cap, as
+    the backlog is off the total. The larger backlogs divide the rest of the cap in proportion (`_apportion`).
     """
     left, total = cap, sum(backlogs)
     shares = [0] * len(backlogs)

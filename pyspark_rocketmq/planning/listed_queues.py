@@ -20,8 +20,8 @@ __all__ = ["ListedQueues", "list_queues"]
 class ListedQueues:
     """The queues that one JSON object lists.
 
-    `queues` are listed by their ids. `whole` has (topic, broker name) where `*` lists all queues of a topic at a
-    broker, and (topic, None) where it lists those at all brokers.
+    `queues` are the queues listed by their ids. `whole` stands for those listed by `*`: it has (topic, broker name) for
+    all queues of a topic at one broker, and (topic, None) for all queues of a topic at all brokers.
     """
 
     option: str

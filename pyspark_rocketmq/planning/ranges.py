@@ -59,8 +59,8 @@ class PlanSettings:
 def plan_tasks(ranges: Iterable[QueueRange], settings: PlanSettings) -> list[Task]:
     """Return the tasks that read these ranges; raise `PlanTooLarge` if the settings ask for too many.
 
-    Queues are assigned to slots. Slots are cut until there are `min_partitions` tasks, then tasks are cut that have
-    more offsets than `max_records_per_partition`.
+    Queues are assigned to slots. Slots are cut until there are `min_partitions` tasks. Then each task with more offsets
+    than `max_records_per_partition` is cut again.
     """
     least, most = settings.min_partitions, settings.max_records_per_partition
     slots = assign_slots(ranges, settings.allocation, settings.max_partitions)
@@ -75,9 +75,9 @@ def plan_tasks(ranges: Iterable[QueueRange], settings: PlanSettings) -> list[Tas
 
 
 def _refuse_too_many(option: str, count: int, tasks: Iterable[Sequence[QueueRange]]) -> None:
-    """Raise `PlanTooLarge` if `count`, the number of tasks into which `option` would cut `tasks`, is over `MOST_TASKS`.
+    """Raise `PlanTooLarge` if `count`, the number of tasks that `option` demands, is over `MOST_TASKS`.
 
-    The error names the longest range.
+    `tasks` is the plan before it is cut that far; the error names its longest range.
     """
     if count <= MOST_TASKS:
         return
@@ -94,10 +94,10 @@ def _refuse_too_many(option: str, count: int, tasks: Iterable[Sequence[QueueRang
 
 
 def count_parts(lengths: Sequence[int], wanted: int) -> list[int]:
-    """Return the number of parts into which each slot is cut; `lengths` are the numbers of offsets of the slots.
+    """Return into how many parts each slot is cut; `lengths` has the number of offsets of each slot.
 
-    There are `wanted` parts in all, but at least one for each slot, and no more than offsets. Parts are added one by
-    one: each time the slot with the longest parts gets one more; if several are equal, the first.
+    There are `wanted` parts in all, but at least one per slot and at most one per offset. Parts are added one by one:
+    each time the slot whose parts are longest gets one more; of equal slots, the first.
     """
     parts = [1] * len(lengths)
     # Python divides integers exactly before it rounds, so equal ratios stay equal.
@@ -121,9 +121,9 @@ def cut(ranges: Sequence[QueueRange], parts: int) -> list[Task]:
 
 
 def _take(rest: list[QueueRange], offset_count: int) -> Iterator[QueueRange]:
-    """Yield ranges with `offset_count` offsets in total, and remove these offsets from `rest`.
+    """Yield the next ranges to be read, `offset_count` offsets in total, and remove these offsets from `rest`.
 
-    `rest` has the ranges in reverse order, so the next one to be read is the last.
+    `rest` has the ranges in reverse order: the next one to be read is its last. A range may be split.
     """
     while offset_count:
         whole = rest.pop()
@@ -177,9 +177,9 @@ def name_slots(count: int) -> list[str]:
 def _rooms_of_slots(
     queues: Sequence[MessageQueue], slots: Sequence[str], allocation: AllocationSettings
 ) -> dict[str, str]:
-    """Return the machine room of each slot, by the slot's name.
+    """Return {name of a slot: its machine room}; the dict is empty if no room is known.
 
-    Slots get the configured rooms in turn, or if none are configured, the rooms of the queues' brokers.
+    The slots get the configured rooms in turn; if no rooms are configured, those of the queues' brokers in turn.
     """
     of_brokers = {allocation.room_of_broker(queue.broker_name) for queue in queues}
     rooms = allocation.machine_rooms or sorted((room for room in of_brokers if room), key=java_order)
@@ -196,7 +196,7 @@ def covered_queues(queues: Iterable[MessageQueue], allocation: AllocationSetting
 def unlisted_queues(
     queues: Iterable[MessageQueue], queue_lists: Iterable[Iterable[MessageQueue]]
 ) -> list[MessageQueue]:
-    """Return the queues in none of CONFIG's lists, because they were created after the options were written."""
+    """Return the queues that are in none of CONFIG's lists: those created after the user wrote the lists."""
     listed = {queue for each in queue_lists for queue in each}
     return [queue for queue in queues if queue not in listed]
 
@@ -204,9 +204,10 @@ def unlisted_queues(
 def _assign_listed(
     queues: Sequence[MessageQueue], queue_lists: Sequence[Sequence[MessageQueue]]
 ) -> list[list[MessageQueue]]:
-    """Return the queues of each slot: those in the slot's list, for the strategy CONFIG.
+    """Return the queues of each slot for the strategy CONFIG: those of `queues` that the slot's list has.
 
-    Each unlisted queue is added to the slot that has the fewest queues then.
+    Each queue in no list is added to the slot that has the fewest queues at that time; listed queues count even if they
+    are not in `queues`.
     """
     if not queue_lists:
         raise OptionError(

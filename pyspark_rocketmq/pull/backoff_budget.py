@@ -56,9 +56,9 @@ class BackoffBudget:
         return pause_s
 
     def final_error(self, offset: int) -> RocketMQError | None:
-        """Return the error that was the reason for the last pause; None if that pause was not at `offset`.
+        """Return the error that was the reason for the last pause, if that pause was at `offset`; else None.
 
-        Add the number of responses and the time paused to its text.
+        Add the number of responses and the time paused to the error's text.
         """
         if self._reason is None or offset != self._offset:
             return None
@@ -73,9 +73,10 @@ class BackoffBudget:
 
 
 def explain_refusal(error: RocketMQError, *, from_master: bool) -> RocketMQError | None:
-    """Return the error to raise in the end if `error` is a temporary refusal of a pull; None if it is another error.
+    """Return the error to raise if pauses do not help; None if `error` is no temporary refusal of a pull.
 
-    If a replica refuses reads that its master would serve, the returned error has `refresh_routes` set.
+    If a replica refuses reads that its master would serve, the returned error has `refresh_routes` set: the caller has
+    the route requested again.
     """
     if not isinstance(error, FlowControl | SystemBusy):
         return None

@@ -5,11 +5,16 @@ fewer messages than requested (its own limits) or cover more offsets (a filter s
 *stride*, the number of offsets that one pull covers. Offsets that a response leaves *uncovered* are requested again
 before any new ones. Responses arrive in any order; `Cursor.take` returns them in offset order.
 
-Invariant: `[wanted.start, wanted.end)` is always the disjoint union of the offsets before `done` (`take` has returned
-them or returns them next, or they were skipped), of the responses that wait in the process queue for an earlier one,
-the requests in flight, the uncovered offsets, and the offsets never requested (from `_frontier` on). Most responses
-arrive in offset order and never wait. As long as offsets are missing, some are in flight or may be requested, even if
-the flow limits are exceeded.
+Invariant: each offset from `wanted.start` up to the end of the range is in exactly one of these states:
+
+    done         before `done`: returned by `take`, to be returned by its next call, or skipped
+    waiting      in a response that waits in the process queue until lower offsets are done
+    in flight    in a request that is not answered yet
+    uncovered    to be requested again
+    new          never requested: from `_frontier` on
+
+Most responses arrive in offset order and never wait. As long as offsets are missing, some are in flight or may be
+requested, even if the flow limits are exceeded.
 """
 
 from __future__ import annotations
@@ -64,7 +69,7 @@ class Cursor:
 
     @property
     def is_finished(self) -> bool:
-        """Whether `take` has returned the whole range, or will return its end at the next call."""
+        """Whether no offset is missing: `take` has returned all blocks of the range, or will do so at its next call."""
         return self.done >= self._end
 
     @property
@@ -79,7 +84,7 @@ class Cursor:
 
     @property
     def lacks_its_lowest(self) -> bool:
-        """Whether the lowest missing offset is one to be requested again; then the next request is for it."""
+        """Whether the lowest missing offset has to be requested again; then the next request is for it."""
         return bool(self._uncovered) and self._uncovered.peekitem(0)[0] <= self.done
 
     def lowest_missing(self, least: int = 0) -> int:
@@ -91,13 +96,13 @@ class Cursor:
         return lowest
 
     def first_waiting(self) -> int | None:
-        """Return the lowest offset of a waiting response that has records before the range's end; None if none has."""
+        """Return the offset at which the first waiting response with wanted records begins; None if there is none."""
         return next((each.offset for each in self.waiting.entries() if _holds_wanted(each.item)), None)
 
     def allowance(self, limits: FlowLimits, most: int) -> int:
-        """Return how many pulls the limits allow now: `most`, 1 or 0.
+        """Return how many pulls may be sent now: `most` if `limits` allow so many, else 1 if they allow that, else 0.
 
-        One pull is always allowed if the next request is for the lowest missing offset.
+        If the lowest missing offset has to be requested again, return at least 1: all waiting responses wait for it.
         """
         for count in (most, 1):
             hold = self.waiting.held_by(limits, self._expected(count - 1))
@@ -109,9 +114,10 @@ class Cursor:
         return 1 if self.lacks_its_lowest else 0
 
     def _count_bodies(self) -> None:
-        """Replace the sizes of waiting responses by the smaller sizes of their message bodies, which are limited.
+        """Set the size of each waiting response to that of its message bodies alone, which is smaller.
 
-        Counting bodies takes time, so this is called only when the sizes of whole responses exceed the limit.
+        The limit of bytes is one of bodies. But counting these takes time, so this method is called only when whole
+        responses exceed the limit.
         """
         for entry in self.waiting.entries():
             if entry.body_bytes == len(entry.item.data):
@@ -164,8 +170,8 @@ class Cursor:
         """Accept the response to the pull from `start`; return the part of its offsets that is still wanted, or None.
 
         The response covers the offsets up to `next_offset` and holds at most `message_count` messages. With
-        `is_counted` it must hold one message for each of these offsets. The decoder verifies this, so `take` returns
-        the response even if it is empty. Offsets skipped by `skip_to` are not wanted: they would be out of order.
+        `is_counted` it must hold one message for each of these offsets. The decoder verifies this later, so `take`
+        returns even an empty response then. Offsets skipped by `skip_to` are not wanted: they would be out of order.
         """
         request = self._in_flight.pop(start)
         first, end = request
@@ -219,10 +225,10 @@ class Cursor:
             self._uncovered[start] = end
 
     def _cover(self, request: PullRequest, next_offset: int) -> int:
-        """Return the end of the offsets that a response covers.
+        """Return the end of the offsets that a response covers, usually at most the end of its request.
 
-        It is usually within the requested offsets. But if the response covers more, and the further offsets were never
-        requested, it is beyond them, and the further offsets will not be requested.
+        But a response may cover offsets beyond its request (a filter skips many). If these were never requested, they
+        count as covered: return their end, and move `_frontier` there, so that they will not be requested.
         """
         if request.end == self._frontier and next_offset > request.end:
             self._frontier = min(next_offset, self._end)
@@ -230,7 +236,11 @@ class Cursor:
         return max(request.start, min(next_offset, request.end))
 
     def _adapt_stride(self, request: PullRequest, next_offset: int) -> None:
-        """Set the stride to the number of offsets that a response covers; after some full responses double it."""
+        """Adapt the stride, the number of offsets that one pull requests, to a response.
+
+        If the response covers fewer or more offsets than were requested, their number is the new stride. After
+        `_FULL_BEFORE_MORE` responses that cover the whole stride, double it, up to the batch size.
+        """
         covered, requested = next_offset - request.start, request.end - request.start
         if covered == requested:
             if covered == self.stride < self._batch_size:
@@ -243,7 +253,7 @@ class Cursor:
     def _keep(self, start: int, end: int, block: Block) -> None:
         """Keep the block of the offsets `[start, end)` until `take` returns it in offset order.
 
-        An empty block that need not hold any message is not returned.
+        `take` leaves out an empty block, unless the block must hold messages (no filter, no compaction).
         """
         if start == self.done:
             self.done = end
@@ -256,5 +266,5 @@ class Cursor:
 
 
 def _holds_wanted(block: Block) -> bool:
-    """Return whether a block has records, and the first one lies before the end of the wanted range."""
+    """Return whether a block has records, and the first of them lies before the end of the block's wanted range."""
     return bool(block.message_count) and first_queue_offset(block.data) < block.wanted.end

@@ -55,9 +55,9 @@ def read_ranges(
 ) -> Iterator[Block]:
     """Yield every message of the ranges, in blocks; those of one queue in the order of their offsets.
 
-    If broker processes are gone before they could confirm their responses, read the same offsets again at the end, from
-    other processes, and compare the numbers of messages. That reading may need a recount, too. Raise NoBrokerAvailable
-    if more than `recounts` levels of recounts are needed.
+    If a broker process is gone before it could confirm its responses, read the same offsets again at the end, from
+    another process, and compare the numbers of messages. Such a recount may need a recount in turn; if one
+    is still needed after `recounts` of them, raise NoBrokerAvailable.
     """
     settings = (settings or PullSettings()).for_queues(len({wanted.queue for wanted in ranges}))
     readers = [QueueReader(wanted, brokers, settings, policy) for wanted in ranges if wanted.offset_count > 0]
@@ -114,9 +114,9 @@ def _read_all(
 
 
 def _rest(unfinished: Iterable[QueueReader]) -> dict[QueueReader, bool]:
-    """Stand in for `Window.drain` while no pull is in flight: sleep shortly, and return the readers that have finished.
+    """Sleep briefly; return {reader: False} for the readers that have finished; False says that they made no progress.
 
-    The result has the form of `drain`'s, {reader: whether it made progress}; here no reader did.
+    This replaces a call of `Window.drain` while no pull is in flight.
     """
     time.sleep(_SLEEP_S)
     return {reader: False for reader in unfinished if reader.is_finished}
@@ -179,7 +179,7 @@ class Window:
             self._next_turn_at = min((each.resume_at for each in self._turns if each.resume_at > now), default=math.inf)
 
     def _submit_pulls(self, reader: QueueReader, most: int, now: float) -> int:
-        """Submit at most `most` pulls of a reader, and a probe if one is due; return the number of both together."""
+        """Submit up to `most` pulls of a reader, and a probe if one is due; return the number of both together."""
         probed = self._probe(reader, now) if reader.may_probe(now) else 0
         if not (admitted := reader.admit(most, now)):
             return probed
@@ -200,9 +200,10 @@ class Window:
     def _reach(
         self, choose: Callable[[], BrokerEndpoint | None], handle: Callable[[RocketMQError, float], None]
     ) -> BrokerEndpoint | None:
-        """Connect to the broker process that `choose` returns, and return it; None if no pull can be sent now.
+        """Connect to the broker process that `choose` returns, and return it; None if no pull can be sent to it now.
 
-        If the route or the connection fails, the reader handles the error, and None is returned.
+        If choosing or connecting fails, call `handle` with the error and the time, and return None. If `choose` returns
+        None, return None.
         """
         try:
             endpoint = choose()
@@ -214,9 +215,9 @@ class Window:
     # --- outcomes ----------------------------------------------------------------------------------------------------
 
     def drain(self, until: float) -> dict[QueueReader, bool]:
-        """Wait for outcomes until a moment of the clock; return {reader: whether it made progress}.
+        """Wait for outcomes; return {reader: whether it made progress} for the readers that got any.
 
-        The dict holds only readers that got outcomes. It is empty if a reader's pause ended or the moment came first.
+        The dict is empty if the moment `until`, or the end of a reader's pause, comes before any outcome.
         """
         heard: dict[QueueReader, bool] = {}
         deliveries = self._port.drain(min(until, self._next_turn_at))
@@ -241,5 +242,8 @@ class Window:
         return heard
 
     def _adapt(self, body_bytes: int, body_count: int) -> None:
-        """Choose the depth at which `_WANTED_BYTES` are in flight, from the average size of the latest responses."""
+        """Set the depth, the most pulls in flight, so that about `_WANTED_BYTES` of responses are in flight.
+
+        The latest `body_count` responses had `body_bytes` together; the next ones are expected to be as large.
+        """
         self._depth = max(_LEAST_DEPTH, min(_WANTED_BYTES * body_count // body_bytes, _MOST_DEPTH))

@@ -71,7 +71,7 @@ Delivery = tuple[PullGroup[R], PullRequest, PullOutcome | RocketMQError]
 
 
 class PullPort(Protocol[R]):
-    """A transport for pulls. `R` is the type of the readers, which a port returns with their outcomes unchanged."""
+    """A transport for pulls. `R` is the type of the readers: a port only hands each one back with its outcomes."""
 
     @property
     def in_flight(self) -> int:
@@ -90,7 +90,7 @@ class PullPort(Protocol[R]):
         """Send the submitted pulls, as far as that is possible without waiting."""
 
     def drain(self, until: float) -> Sequence[Delivery[R]]:
-        """Wait until outcomes have arrived, or until a moment of the port's clock.
+        """Wait until outcomes arrive, but not beyond the moment `until` of the port's clock.
 
         Return the outcomes that have arrived, and the errors of failed pulls; the list is empty if there are none.
         """

@@ -22,7 +22,7 @@ _OFFSETS = struct.Struct(">20xqqi")
 
 
 class Probe(PullRequest):
-    """A pull of one offset without the filter, to see whether its message is there."""
+    """A pull of one message without the filter, to see whether the message at the requested offset is there."""
 
     endpoint: BrokerEndpoint
     """The broker process whose responses the probe confirms."""
@@ -44,9 +44,10 @@ def find_stored(outcome: PullOutcome) -> StoredOffsets | None:
 
 
 def is_readable(offset: int, outcome: PullOutcome) -> bool:
-    """Return whether a probe found the message of `offset`, or a file head in its place (`cluster.file_heads`).
+    """Return whether a probe of `offset` found the message there, or the first record of a log file in its place.
 
-    The queue offset in the record is not compared, because producers can make brokers store a wrong one.
+    Some brokers return such a *file head* for a deleted message; `cluster.file_heads` tells the two apart. The queue
+    offset in the record is not compared, because producers can make brokers store a wrong one.
     """
     stored = find_stored(outcome)
     if stored is None:

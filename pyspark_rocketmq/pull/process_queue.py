@@ -51,19 +51,19 @@ class Cached(Protocol):
 
     @property
     def offset(self) -> int:
-        """The offset of the first message."""
+        """The offset of the entry's first message."""
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last message."""
+        """The offset of the entry's last message."""
 
     @property
     def message_count(self) -> int:
-        """The number of messages."""
+        """The number of messages in the entry."""
 
     @property
     def body_bytes(self) -> int:
-        """The size of the message bodies, in bytes."""
+        """The size of the entry's message bodies, in bytes."""
 
 
 _E = TypeVar("_E", bound=Cached)
@@ -121,9 +121,9 @@ NOTHING = Expected(0, 0)
 
 @lru_cache  # Called before every pull, mostly with the same few numbers.
 def expect(pulls_in_flight: int, messages_per_pull: int, stretches: tuple[int, ...] = ()) -> Expected:
-    """Return the most that pulls in flight and pulls that are to be repeated may still bring.
+    """Return the most messages and bytes that pulls in flight, and pulls to be repeated, may still bring.
 
-    `stretches` holds the number of offsets of each pull to be repeated.
+    `stretches` holds one number for each pull to be repeated: how many offsets it requests.
     """
     return Expected(
         pulls_in_flight * messages_per_pull + sum(stretches), (pulls_in_flight + len(stretches)) * ANSWER_BYTES
@@ -135,8 +135,8 @@ def find_exceeded(
 ) -> Hold | None:
     """Return the first exceeded limit, in RocketMQ's order (messages, bytes, span), or None.
 
-    Sizes are rounded down to whole MiB. `expected` is added as if it had arrived, with the offsets next to those in the
-    queue. None as `span` exceeds no limit.
+    `span` is the queue's largest offset minus its smallest one; None if it is not limited. `expected` is added as if it
+    had arrived: each of its messages widens the span by 1. Bytes are rounded down to whole MiB.
     """
     if message_count + expected.message_count > limits.message_count:
         return Hold.MESSAGES
@@ -237,7 +237,8 @@ class ProcessQueue(Generic[_E]):
     def put(self, entries: Sequence[_E], broker_max_offset: int | None = None) -> bool:
         """Cache entries; return True if the caller must start a consumer, because none is running.
 
-        An entry replaces the one that is cached at the same offset, and the counts stay.
+        An entry whose offset is cached already replaces the cached entry; then the counts of messages and bytes do not
+        change. `broker_max_offset` is the end of the queue at the broker, from which `backlog_count` is computed.
         """
         with self._lock:
             for entry in entries:
@@ -270,9 +271,9 @@ class ProcessQueue(Generic[_E]):
                 self._started_s[offset] = now_s
 
     def remove(self, offsets: Iterable[int]) -> int | None:
-        """Remove the consumed entries at `offsets`; return the offset to commit: the smallest not consumed yet.
+        """Remove the consumed entries at `offsets`; return the offset to commit: the smallest that is still cached.
 
-        Return None if no entry was cached before.
+        If no entry is left, it is one past the entry added last. Return None if no entry was cached before the call.
         """
         with self._lock:
             return self._remove(offsets)
@@ -368,7 +369,11 @@ class ProcessQueue(Generic[_E]):
         return self._cached.peekitem(0)[0] if self._cached else self.newest_offset + 1
 
     def _discount(self, entry: _E) -> None:
-        """Subtract an entry from the counts; at 0 messages reset the bytes, which may be wrong after replacements."""
+        """Subtract a removed entry from the counts of messages and bytes.
+
+        When no message is left, set the bytes to 0, because they may be wrong: an entry that replaces another one at
+        the same offset is not counted.
+        """
         self.message_count -= entry.message_count
         self.body_bytes = self.body_bytes - entry.body_bytes if self.message_count else 0
 

@@ -84,7 +84,7 @@ class QueueReader:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the blocks of the whole range are returned or ready, and no response awaits a probe.
+        """Whether `take` has returned all blocks of the range or returns the rest next, and no response awaits a probe.
 
         `unconfirmed` may still have ranges for a recount.
         """
@@ -149,20 +149,19 @@ class QueueReader:
     # --- probes and comparisons --------------------------------------------------------------------------------------
 
     def may_probe(self, now: float) -> bool:
-        """Return False if no probe can be due now; if True, `choose_probed` decides, at a higher cost.
+        """Return whether a probe, or a pull that compares a replica with its master, may be due now.
 
-        A pull that compares a replica with its master counts as a probe here.
+        This is a cheap check. False is certain; after True, call `choose_probed` to know.
         """
         if (self._witness is None and not self.replicas.due) or now < self.resume_at:
             return False
         return now >= self._probe_at or bool(self.replicas.due) or self._is_all_answered
 
     def choose_probed(self, now: float) -> BrokerEndpoint | None:
-        """Return the broker process to which a probe or comparison is to be sent, or None.
+        """Return the broker process to which a probe or comparison is to be sent now; None if none is due.
 
-        If None, note that the next check is due after `_PROBE_STEP_S`.
-
-        A process that has left the route is not probed; its responses are confirmed or recounted at another process.
+        If none is due, put off the next check by `_PROBE_STEP_S`. A process that has left the route is not probed any
+        more; its responses are left to be confirmed or recounted at another process.
         """
         if self.replicas.due:
             return self.replicas.due[0]
@@ -233,9 +232,10 @@ class QueueReader:
         return Witness(self.cursor.wanted, self._brokers, self._policy, self._settings.group)
 
     def _accept_probe(self, probe: Probe, endpoint: BrokerEndpoint, outcome: PullOutcome, now: float) -> bool:
-        """Let the witness judge a probe's outcome; return False after a reset of the group or a failed request.
+        """Let the witness judge a probe's outcome; return whether it could.
 
-        The witness may have to send requests of its own; if one fails, the probe is sent again after a pause.
+        It cannot if an administrator has reset the group's offset, or if a request fails that the witness sends for its
+        judgement. Then the probe is sent again after a pause.
         """
         assert self._witness is not None, "counted responses need no witness"
         try:
@@ -250,7 +250,7 @@ class QueueReader:
         return not outcome.was_reset
 
     def _accept_comparison(self, request: Comparison, endpoint: BrokerEndpoint, outcome: PullOutcome) -> bool:
-        """Accept an outcome of the comparison of a replica with its master; return False: the range did not advance.
+        """Accept an outcome of comparing a replica with its master; return False, because the range does not advance.
 
         If the replica has proved to have the master's messages, choose the broker process anew.
         """
@@ -265,8 +265,9 @@ class QueueReader:
     ) -> None:
         """Handle an outcome without progress: a next offset not above the requested one, or the status OFFSET_MOVED.
 
-        Report a reset of the group. If a master's bounds show a loss, report it and skip the lost offsets. Else pause,
-        and read from the master if a replica answered; raise when the pauses have used up the stall timeout.
+        If an administrator has reset the group's offset, report that. If a master's bounds show a loss, report the loss
+        and skip the lost offsets. Else pause, and read from the master if a replica answered; raise when the pauses
+        have used up the stall timeout.
         """
         self.cursor.retry(request.start)
         if outcome.was_reset:
@@ -293,10 +294,10 @@ class QueueReader:
             self._policy.was_reset(self.queue, request.start, outcome.next_offset)
 
     def _skip_to(self, minimum: int) -> None:
-        """Go on from the queue's minimum, and report the messages before it that are not answered yet as a loss.
+        """Continue the range at the queue's new minimum offset, and report the missing offsets before it as a loss.
 
-        At the open front of a range, missing messages are only logged. Do nothing if no offset before the minimum is
-        missing, because another pull in flight has led here before.
+        Messages missing at the open front of a range are only logged. Do nothing if no offset before `minimum` is
+        missing: then the outcome of another pull has led to the same minimum before.
         """
         cursor, wanted = self.cursor, self.cursor.wanted
         missing = cursor.lowest_missing()
@@ -313,9 +314,10 @@ class QueueReader:
     # --- failures ----------------------------------------------------------------------------------------------------
 
     def handle_failure(self, request: PullRequest, error: RocketMQError, now: float, endpoint: BrokerEndpoint) -> None:
-        """Request a failed pull or probe again after a pause; raise the error if retries cannot help.
+        """Have a failed pull or probe sent again after a pause; raise the error if retries cannot help.
 
-        If the route does not name the queue any more, report it to the policy and end the range.
+        But if they cannot help because the route does not name the queue any more, raise nothing: report the unread
+        rest of the range to the policy as vanished, and end the range.
         """
         if isinstance(request, Comparison):
             return  # The range is read from the master then.
@@ -351,11 +353,11 @@ class QueueReader:
             self.handle_unreachable(error, now)
 
     def handle_unreachable(self, error: RocketMQError, now: float) -> None:
-        """Pause because the route or the connection is missing; raise the error if it cannot be retried.
+        """Pause because the route or the connection to the broker is missing; raise the error if it cannot be retried.
 
         When a broker is down, the name server drops its routes, and topics that only this broker serves have no route.
-        So the reader waits for a missing route up to the stall timeout: it was there when the range was planned.
-        A suggested replica that may not be connected to is left for its master at once.
+        So wait for a missing route up to the stall timeout: the route was there when the range was planned. If the
+        broker suggested a replica whose address is not allowed, read from its master at once, without a pause.
         """
         if isinstance(error, AddressNotAllowed) and self._suggested_id != MASTER_ID:
             _log.warning("reading from the master: %s", error.locate(**self._where(self.cursor.done)))
@@ -370,9 +372,10 @@ class QueueReader:
         self._brokers.routes.expire(self.queue.topic)
 
     def give_up(self) -> None:
-        """End a range that made no progress within the stall timeout: raise the reason.
+        """End a range that made no progress within the stall timeout: raise the error that explains why.
 
-        If the route does not name the queue's broker any more, report the range to the policy as vanished instead.
+        But if the route does not name the queue's broker any more, raise nothing: report the unread rest of the range
+        to the policy as vanished.
         """
         if isinstance(self._unrouted, QueueMoved):
             self._give_up_vanished()
@@ -394,9 +397,10 @@ class QueueReader:
         self.resume_at = now + pause_s
 
     def _pause_or_raise(self, error: RocketMQError, offset: int, now: float) -> None:
-        """Pause after a failure; raise the error after the last retry.
+        """Pause after a failure, before the next retry; raise the error if all retries are used up.
 
-        If other processes than the current one still await probes, give these up and retry again instead of raising.
+        Before raising, stop probing all processes except the current one. If any of them still awaited a probe, the
+        failed request may have been one of these probes: do not raise, but begin the retries again.
         """
         if self._failures >= self._settings.max_retries:
             if not (self._witness and self._witness.leave_others(self.choose_endpoint())):

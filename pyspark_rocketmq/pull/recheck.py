@@ -57,18 +57,19 @@ class Recheck:
         """Queues for which the warning `_NO_POSITIONS` has been logged; it is logged once per queue."""
 
     def whole(self, block: Block) -> Iterator[Block]:
-        """Yield the block itself if it holds as many messages as it must, else the blocks read again in its place."""
+        """Yield the block itself if it holds as many messages as it must, else what `read_again` yields for it."""
         if block.covered and _Records(block).message_count != block.covered:
             yield from self.read_again(block)
         else:
             yield block
 
     def read_again(self, block: Block) -> Iterator[Block]:
-        """Read the wanted range of a short block again from the master, and yield the blocks that it returns.
+        """Read the wanted range of a short block (with too few messages) again from the master; yield the new blocks.
 
-        If the broker has no master, the block itself is used. Messages that are missing are reported to the policy. If
-        the topic is compacted, yield the short block itself, after a probe has confirmed that retention has not deleted
-        its first messages.
+        Messages that are missing there, too, are reported to the policy. A short block is not read again if its broker
+        has no master: its missing messages are reported, its records are yielded. Nor is it read again in a compacted
+        topic: it is yielded itself, after a probe has confirmed that retention has not deleted its first messages. A
+        block whose messages are not counted (`covered` is 0) is always read again, if need be from a replica.
         """
         if block.covered and self._is_compacted(block.wanted.queue):
             self._confirm_front(block)
@@ -87,10 +88,10 @@ class Recheck:
                 yield fresh
 
     def place(self, block: Block) -> Iterator[Block]:
-        """Yield each wanted record of a filtered block as a block of its own; `first` is its true queue offset.
+        """Yield each wanted record of a filtered block as a block whose `first` is the record's true queue offset.
 
-        The range is read again without the filter, and records are matched by their offset in the commit log. If that
-        reading lacks a wanted record, report the block's range to the policy.
+        The block's range is read again without the filter, and the records of both readings are matched by their offset
+        in the commit log. If the second reading lacks a wanted record, report the range to the policy as a loss.
         """
         records = _Records(block)
         if any(following <= each for each, following in pairwise(records.physical_offsets)):
@@ -109,7 +110,7 @@ class Recheck:
             yield block._replace(data=data, message_count=1, first=position, covered=1, next_offset=position + 1)
 
     def shifted_at(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """Return the queues in which the record stored at the given offset holds a different queue offset.
+        """Return the queues of {queue: offset} in which the record stored at this offset states another queue offset.
 
         Queues of compacted topics are not examined.
         """
@@ -128,14 +129,14 @@ class Recheck:
         return bool(self._brokers.compacted.is_compacted(queue.topic, queue.broker_name))
 
     def _confirm_front(self, block: Block) -> None:
-        """Probe the start of a block's range at its master, until the range is confirmed, or reported as lost.
+        """Probe the start of a block's range at its master, until the range is confirmed, or reported as a loss.
 
-        If the front of the range is open, probe the offset of the block's first record instead, or nothing if the block
-        is empty.
+        If the range has an open front (it begins at its first readable message), probe the offset in the block's first
+        record instead, or nothing if the block is empty.
 
-        Do nothing if a block with the same or a lower start was handled before: that probe confirmed this block, too,
-        because it came after the response. This holds because only counted responses are handled here: as soon as the
-        topic is known to be compacted, which is before the first probe, no further response is counted.
+        Do nothing if this method was called before for the same queue with the same or a lower start: that probe has
+        confirmed this block, too, since it was sent after this block's response. For only counted responses come here,
+        and once the topic is known to be compacted, which is before the first probe, no response is counted any more.
         """
         queue, start, end, is_open = block.wanted
         if start < self._confirmed_from.get(queue, math.inf):
@@ -186,10 +187,10 @@ class Recheck:
 
 
 def _lacks_some(block: Block, are_placed: Sequence[bool]) -> bool:
-    """Return whether reading a filtered block's range again did not find one of its wanted records.
+    """Return whether a wanted record of a filtered block was not found when the block's range was read again.
 
-    `are_placed` tells for each record of the block whether it was found. Records not found at the block's start or end
-    do not count if the response covers offsets beyond the wanted range on that side: they may lie outside of the range.
+    `are_placed` tells for each record of the block whether it was found. If the response covers offsets before or after
+    the wanted range, records at its start or end may lie outside of this range: there, records not found do not count.
     """
     first, end = 0, len(are_placed)
     while block.first < block.wanted.start and first < end and not are_placed[first]:
@@ -238,7 +239,7 @@ class _Records:
         return (data[start:end] for start, end in pairwise([*self._starts, len(data)]))
 
     def apart(self) -> Iterator[Block]:
-        """Yield each record as a block whose position is the offset written in it; none if these are impossible."""
+        """Yield each record as a block of its own, placed by the queue offset in it; none if these are impossible."""
         if self.tell_positions():
             for data in self.each():
                 yield self._block._replace(data=data, message_count=1, covered=0, next_offset=0)

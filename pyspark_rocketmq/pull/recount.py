@@ -38,7 +38,7 @@ Read = Callable[[Sequence[QueueRange], Subscription], Iterator[Block]]
 
 
 class Unconfirmed(NamedTuple):
-    """A range whose messages were read, but which no broker process can confirm by a probe."""
+    """A range whose messages were read from a process that is gone, so that no probe can confirm them."""
 
     wanted: QueueRange
     message_count: int | None
@@ -49,7 +49,7 @@ class Unconfirmed(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Offsets `[start, end)` and the number of messages read from them; None if the count was dropped."""
+    """Offsets `[start, end)` and how many messages were read from them, or None if `Tally` has dropped its counts."""
 
     start: int
     end: int
@@ -84,7 +84,7 @@ class Tally:
             self.add(*part)
 
     def parts(self) -> list[Part]:
-        """Return the intervals with their counts in ascending order; intervals that touch are joined."""
+        """Return the intervals of offsets, ascending, each with its number of messages; join intervals that touch."""
         return [Part(start, end, count if self._is_known else None) for start, end, count in _merged(self._parts)]
 
     def _shrink(self) -> None:
@@ -96,7 +96,11 @@ class Tally:
 
 
 def count_within(body: bytes | memoryview, starts: Sequence[int], low: int, high: int) -> int:
-    """Return how many records of a response hold a queue offset within `[low, high)`; the offsets must ascend."""
+    """Return how many records of a response's body hold a queue offset in `[low, high)`.
+
+    `starts` are the records' byte positions. The offsets must ascend, because records are examined from both ends only
+    until one lies in the interval.
+    """
     first, end = 0, len(starts)
     while end > first and _offset_at(body, starts[end - 1]) >= high:
         end -= 1
@@ -111,9 +115,9 @@ def _offset_at(body: bytes | memoryview, at: int) -> int:
 
 
 def _merged(parts: Sequence[list[int]]) -> list[list[int]]:
-    """Return the `[start, end, count]` lists in ascending order, after joining those that touch or overlap.
+    """Join the `[start, end, count]` lists that touch or overlap, adding their counts; return all in ascending order.
 
-    The counts of joined lists are added. Lists overlap only if `Tally` has dropped the counts, so no count is wrong.
+    Lists overlap only after `Tally` has dropped its counts, and then nobody uses the sums.
     """
     merged: list[list[int]] = []
     for start, end, count in sorted(parts):
@@ -146,7 +150,7 @@ def recount(unconfirmed: Sequence[Unconfirmed], read: Read, subscription: Subscr
 
 
 def _count(ranges: Sequence[QueueRange], blocks: Iterable[Block]) -> Counter[QueueRange]:
-    """Return the number of messages in the blocks, for each range."""
+    """Return for each of `ranges` the number of its messages in `blocks`."""
     by_queue: defaultdict[MessageQueue, list[QueueRange]] = defaultdict(list)
     for each in sorted(ranges):
         by_queue[each.queue].append(each)
@@ -160,10 +164,10 @@ def _count(ranges: Sequence[QueueRange], blocks: Iterable[Block]) -> Counter[Que
 
 
 def _find_placed(blocks: Iterable[Block]) -> set[tuple[MessageQueue, int]]:
-    """Return (queue, end) of each range whose messages can be counted by the offsets in their records.
+    """Return (queue, end) of the ranges whose messages `count_within` can count by the queue offsets in the records.
 
-    `blocks` hold the last record of each range. If there is none, or the offset in it is not below the range's end, the
-    range is left out: `count_within` would not count that record.
+    `blocks` hold the record at the last offset of each range. A range is left out if it has no such record, or if the
+    offset in that record is not below the range's end: `count_within` would miss the record.
     """
     return {
         (block.wanted.queue, block.wanted.end)

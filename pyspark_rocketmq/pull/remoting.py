@@ -142,7 +142,7 @@ def pull_header(
 
 
 def pull_one(brokers: Brokers, endpoint: BrokerEndpoint, queue: MessageQueue, group: str, offset: int) -> PullOutcome:
-    """Pull one message without a filter from a broker process, outside of the port, and wait for the outcome."""
+    """Pull one message without a filter from a broker process, without a `PullPort`, and wait for the outcome."""
     header = pull_header(queue, group, Subscription(), offset, 1)
     request = ServerRequest(endpoint.address, header, b"", queue.broker_name, endpoint.broker_id)
     return read_outcome(brokers.servers.ask(request, welcome=_PULL_CODES).command)
@@ -175,9 +175,9 @@ def read_outcome(response: Command) -> PullOutcome:
 
 
 def _read_number(fields: Mapping[str, str], name: str, smallest: int) -> int:
-    """Return an integer field of the header; raise MalformedFrame if it is no number, or not within its bounds.
+    """Return the header field `name` as an integer; raise MalformedFrame unless it is between `smallest` and 2**63 - 1.
 
-    `smallest` is -1 for the bounds of a queue, because a queue that never held a message has the bound -1.
+    `smallest` is -1 for a queue's minimum and maximum offset: brokers report -1 if the queue never held a message.
     """
     text = fields.get(name, "")
     if _NUMBER.fullmatch(text) and smallest <= int(text) <= _LARGEST:

@@ -1,9 +1,9 @@
 """Compare a replica's message with its master's before a range is read from the replica.
 
-A replica copies its master's commit log, so a message lies at the same offset of both logs. But a replica keeps the
-messages of a topic that its master deletes. If the topic is created again, the replica returns old messages at offsets
-at which the master has new ones; new messages follow at higher offsets only. So one comparison, at the lowest offset
-that a range still lacks, holds for the rest of the range.
+A replica copies its master's commit log, so a message lies at the same offset of both logs. But when a topic is
+deleted at the master, the replica keeps the messages. If the topic is created again, the replica returns old messages
+at offsets at which the master has new ones; new messages follow at higher offsets only. So one comparison, at the
+lowest offset that a range still lacks, holds for the rest of the range.
 
 A comparison is two pulls without the filter, one at the replica and one at the master. They are ordinary pulls in
 flight. Until both outcomes are there, and if one of the pulls fails or cannot be sent, the range is read from the
@@ -35,7 +35,7 @@ class Comparison(PullRequest):
 
 
 class ReplicaCheck:
-    """Decides for one range from which replicas it may be read. Each replica is compared once."""
+    """Decides from which replicas one range may be read; each replica is compared with its master once."""
 
     def __init__(self, queue: MessageQueue, brokers: Brokers) -> None:
         self._queue = queue
@@ -51,9 +51,10 @@ class ReplicaCheck:
         """The processes to which pulls of the comparison are still to be sent."""
 
     def choose(self, replica: BrokerEndpoint, broker: BrokerEndpoints, offset: int) -> BrokerEndpoint:
-        """Return the process to read from, a replica or its master; begin a comparison if the replica is new.
+        """Return `replica` if its comparison allows reading it, or if `broker` has no master; else return the master.
 
-        `offset` is the lowest one that the range still lacks.
+        If the replica was not compared before, begin its comparison at `offset`, the lowest one that the range still
+        lacks.
         """
         master = next((each for each in broker.endpoints if each.is_master), None)
         if master is None or self._may_be_read.get(replica):
@@ -65,12 +66,12 @@ class ReplicaCheck:
         return master
 
     def take_request(self) -> Comparison:
-        """Return the pull to be sent to the first process that is due, and count it as sent."""
+        """Return the pull to be sent to the first process in `due`, and remove this process from `due`."""
         self.due.popleft()
         return Comparison(self._offset, self._offset + 1)
 
     def accept(self, request: Comparison, endpoint: BrokerEndpoint, outcome: PullOutcome) -> bool:
-        """Note the outcome at one process; return whether the comparison has shown that the replica may be read."""
+        """Note the outcome of one pull of a comparison; return whether the comparison allows reading the replica."""
         replica, master = self._replica, self._master
         if replica is None or master is None or request.start != self._offset or endpoint not in (replica, master):
             return False  # Another comparison has begun meanwhile.
@@ -81,9 +82,9 @@ class ReplicaCheck:
         return self._may_be_read.get(replica, False)
 
     def _judge(self, replica: BrokerEndpoint, master: BrokerEndpoint) -> bool:
-        """Return whether the replica may be read: it has a message at the offset, and its master the same one or none.
+        """Return whether the replica has a message at the compared offset, and its master the same message or none.
 
-        In a compacted topic the two messages may differ.
+        If so, the replica may be read. In a compacted topic its message may differ from the master's.
         """
         copy, original = self._found[replica], self._found[master]
         if copy is None or original is None or copy == original:

@@ -1,7 +1,7 @@
 """Confirm responses whose missing messages cannot be found by counting: with a filter, or in compacted topics.
 
-Any other response must hold one message for each of its offsets. A filter and compaction leave offsets out, so here a
-missing message is not noticed, even if retention has deleted it. Nor does the queue's minimum offset tell in time:
+Any other response must hold one message for each of its offsets. A filter and compaction leave offsets out, so a
+message that is missing because retention deleted it is not noticed. Nor does the queue's minimum offset tell in time:
 brokers delete the log first and raise the minimum up to ten seconds later. But retention deletes the lowest offsets
 first. So the offsets that the responses of one broker process cover are gathered in an *interval*. After the last of
 these responses, a *probe* pulls one message without the filter at the lowest offset of the interval. If its message is
@@ -70,7 +70,7 @@ class Interval:
     def join(self, other: Interval) -> None:
         """Extend this interval so that it covers another one too, and add the other's message counts.
 
-        If `first` changes, reset `gap_probes` to 0.
+        If `first` changes, set `gap_probes` to 0, because it counts the probes of the old `first`.
         """
         if other.first < self.first:
             self.first, self.gap_probes = other.first, 0
@@ -109,7 +109,7 @@ class _ProcessIntervals:
 
 
 class Witness:
-    """Confirms one reader's responses by probes, and reports the losses that probes show to the policy."""
+    """Confirms the responses that one reader received, by probes; reports a loss to the policy if a probe shows one."""
 
     def __init__(self, wanted: QueueRange, brokers: Brokers, policy: LossPolicy, group: str) -> None:
         self._wanted = wanted
@@ -142,10 +142,10 @@ class Witness:
     def add_outcome(
         self, endpoint: BrokerEndpoint, wanted: QueueRange, starts: Sequence[int], outcome: PullOutcome, now: float
     ) -> None:
-        """Add the response of a broker process to the offsets that the next probe of this process confirms.
+        """Have the next probe of a broker process confirm this response of the process, and count its messages.
 
-        `wanted` is the part of its offsets that belongs to the range; only messages in it are counted. `starts` are the
-        byte positions of the records in the response's body.
+        `wanted` is the part of the response's offsets that belongs to the range; only messages in this part are
+        counted. `starts` are the byte positions of the records in the response's body.
         """
         process = self._last if endpoint is self._last_endpoint else self._process(endpoint)
         _, start, end, _ = wanted
@@ -161,17 +161,18 @@ class Witness:
                 self._note_found(first_queue_offset(outcome.body))
 
     def add_interval(self, endpoint: BrokerEndpoint, start: int, end: int) -> None:
-        """Have the next probe of a broker process confirm the offsets `[start, end)`.
+        """Have the next probe of a broker process confirm the offsets `[start, end)`; this probe is due at once.
 
-        Unlike `add_outcome`, count no messages, and take the responses for old ones, so that the probe is due at once.
+        No messages are counted, so these offsets cannot be recounted.
         """
         self._open(self._process(endpoint), start, end, 0.0)
 
     def next_probed(self, current: BrokerEndpoint | None, now: float, *, is_last: bool) -> BrokerEndpoint | None:
         """Return a process that is due for a probe, or None.
 
-        A process is due if it has unconfirmed responses, no probe in flight, and its last probe is a second old. The
-        responses of the `current` process, which is read from, must be a second old, too. `is_last` waives these times.
+        A process is due if it has unconfirmed responses, no probe in flight, and its last probe was sent a second or
+        more ago. For `current`, the process that is read from, the first of these responses must be a second old, too.
+        With `is_last`, both times are ignored.
         """
         for endpoint, process in self._processes.items():
             if process.fresh is None or process.probed:
@@ -216,8 +217,8 @@ class Witness:
     def _first_to_probe(self, process: _ProcessIntervals, start: int) -> int:
         """Return the offset to probe in order to confirm offsets from `start` on: usually `start`.
 
-        In a compacted topic, `start` may have no message. So return the last offset that the latest response with
-        messages covered, if it is lower.
+        In a compacted topic there may be no message at `start`. So return a lower offset that probably has one: the
+        last that the latest response with messages covered. If that is not below `start`, return `start`.
         """
         found = process.last_found
         if found is None or found >= start:
@@ -229,8 +230,8 @@ class Witness:
     def leave(self, gone: BrokerEndpoint, endpoint: BrokerEndpoint) -> None:
         """Stop probing the process `gone`; note the counts of its unconfirmed responses for a recount elsewhere.
 
-        Compaction changes the number of messages, and compacted messages are kept outside of the log that retention
-        deletes. So for a compacted topic the process `endpoint` is probed instead.
+        In a compacted topic a recount proves nothing, because compaction changes the number of messages. So there the
+        process `endpoint` is probed instead: compacted messages lie outside of the log that retention deletes.
         """
         interval, self._last_endpoint = self._processes.pop(gone).fresh, None
         if interval is None:
@@ -241,9 +242,9 @@ class Witness:
             self._left.join(interval.tally)
 
     def leave_others(self, current: BrokerEndpoint) -> bool:
-        """Stop probing all processes that await a probe, except `current`; return whether there were any.
+        """Stop probing all processes for which the next probe is still to be sent, except `current`.
 
-        `leave` tells what happens to their responses.
+        Return whether there were any. `leave` tells what happens to their unconfirmed responses.
         """
         processes = self._processes.items()
         others = [endpoint for endpoint, each in processes if endpoint != current and each.fresh and not each.probed]
@@ -252,9 +253,10 @@ class Witness:
         return bool(others)
 
     def unconfirmed(self) -> list[Unconfirmed]:
-        """Return the ranges, with message counts, whose responses came from processes that `leave` has given up.
+        """Return the ranges, with message counts, whose responses no probe confirms, because `leave` stopped probing.
 
-        If the range has an open front, offsets before the lowest message received are left out.
+        If the range has an open front (it begins at its first readable message), offsets before the lowest message
+        received are left out.
         """
         low = self._wanted.start
         if self._wanted.is_front_open:
@@ -279,7 +281,7 @@ class Witness:
     # --- judging -----------------------------------------------------------------------------------------------------
 
     def judge(self, probe: Probe, outcome: PullOutcome) -> float:
-        """Confirm the probed interval, report a loss in it, or have it probed again, as the probe's outcome shows.
+        """Judge by a probe's outcome: confirm the probed interval, report a loss in it, or have it probed again.
 
         Return how long the queue is to pause, in seconds.
         """
@@ -305,7 +307,10 @@ class Witness:
         return self._confirm_gap(endpoint, process, interval, outcome)
 
     def _is_file_head(self, endpoint: BrokerEndpoint, offset: int, outcome: PullOutcome) -> bool:
-        """Return whether a probe found a file head (`cluster.file_heads`) in place of the message at `offset`."""
+        """Return whether a probe of `offset` found the first record of a log file instead of the message.
+
+        Some brokers return such a *file head* in place of a deleted message (see `cluster.file_heads`).
+        """
 
         def fetch_place(stated: int) -> int | None:
             there = pull_one(self._brokers, endpoint, self._queue, self._group, stated)
@@ -352,9 +357,10 @@ class Witness:
     # --- the front of a range ----------------------------------------------------------------------------------------
 
     def _is_before_front(self, interval: Interval, outcome: PullOutcome) -> bool:
-        """Return whether a gap that a probe found is no loss, because the range begins after it.
+        """Return whether the gap that a probe found lies before the first message of the range, so that it is no loss.
 
-        This needs a range with an open front. If a message was received, all offsets of the gap must be below it.
+        Only a range with an open front may have such a gap. If messages were received, all offsets of the gap must be
+        below the lowest of them.
         """
         if not self._wanted.is_front_open:
             return False
@@ -363,10 +369,10 @@ class Witness:
     def _forgive(
         self, endpoint: BrokerEndpoint, process: _ProcessIntervals, interval: Interval, outcome: PullOutcome
     ) -> None:
-        """Accept a gap at the open front of the range: the messages before the first readable one are no loss.
+        """Accept the gap that a probe found before the first message of a range with an open front: it is no loss.
 
-        If a message was received, but the probe found none, the end of the gap is not known: have the lowest offset
-        that may still be readable probed next.
+        If the range has brought messages, but the probe found none, it is not known where the gap ends. Then the next
+        probe is for the lowest offset that may have a message.
         """
         readable, found = lowest_readable(interval.first, outcome), self._lowest_found
         is_extent_known = has_found_further(interval.first, outcome)
@@ -384,10 +390,10 @@ class Witness:
         )
 
     def _note_found(self, offset: int) -> None:
-        """Note the offset of a message received, if it is the lowest so far.
+        """Note `offset`, that of a message received, if it is the lowest so far.
 
-        Then have each forgiven gap probed again from this offset on, because only a gap before the lowest message is no
-        loss.
+        Only below the lowest message is a gap at the open front no loss. So if a gap that was accepted reaches beyond
+        `offset`, have its offsets from there on probed again.
         """
         if self._lowest_found is not None and offset >= self._lowest_found:
             return
@@ -405,9 +411,9 @@ def confirm_front(
     settings: PullSettings,
     sleep: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Probe the first offset of a range at the master, until the range is confirmed, or reported as lost to the policy.
+    """Probe the first offset of a range at the master, until the range is confirmed or reported as a loss.
 
-    This confirms every response that was received before the call and covers offsets of the range.
+    A probe that finds its message confirms the responses for offsets of the range that were received before this call.
     """
     queue, start, end, _ = wanted
     broker = brokers.routes.route(queue.topic).broker(queue.broker_name)
