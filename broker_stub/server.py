@@ -409,7 +409,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Read requests again, because the client reads its responses again."""
+        """Resume reading requests, which `pause_writing` stopped: the client takes its responses again."""
         if self._transport:
             self._transport.resume_reading()
 

@@ -20,7 +20,10 @@ _log = logging.getLogger(__name__)
 
 
 class ConsumeReturnType(Enum):
-    """The ways in which a call of the listener ends, in the Java client's words; of several, the one listed first."""
+    """The ways in which a call of the listener can end, by the Java client's names.
+
+    If several apply to one call, it counts as the one that is listed first here.
+    """
 
     EXCEPTION = "EXCEPTION"
     """The listener raised."""

@@ -59,7 +59,7 @@ def within(deadline: Deadline | None, seconds: float) -> Deadline:
 
 
 class InlineLinks:
-    """Links that borrow a connection for each request or burst."""
+    """Links for one thread: each call borrows connections from a pool, and gives them back before it returns."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool

@@ -416,7 +416,7 @@ class _Sorting:
         return True
 
     def entries(self) -> ShapedEntries:
-        """Return the properties of all texts; each text must be in a group."""
+        """Return the properties of all texts; only allowed once each text has a shape (`rest` is empty)."""
         return ShapedEntries(self._data, self._count, self.groups)
 
 

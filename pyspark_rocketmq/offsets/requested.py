@@ -19,7 +19,10 @@ ANY = "*"
 
 
 class Keyword(Enum):
-    """`earliest`, `latest` or `group` (the group's position); in the user's JSON, the value stands for the keyword."""
+    """A requested offset given as a word: `earliest`, `latest` or `group` (the group's position).
+
+    In the user's JSON, the number of the enum is written instead of the word: -2, -1 or -3.
+    """
 
     EARLIEST = -2
     LATEST = -1
@@ -90,7 +93,10 @@ class QueueTree:
     targets: Mapping[QueuePlace, Target]
 
     def target(self, queue: MessageQueue) -> Target | None:
-        """Return the target under the most exact key that fits a queue; None if none fits."""
+        """Return the target that the option requests for a queue, by the most exact key that fits the queue.
+
+        Return None if no key fits.
+        """
         for place in _places(queue):
             if place in self.targets:
                 return self.targets[place]

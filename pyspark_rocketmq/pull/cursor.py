@@ -114,10 +114,10 @@ class Cursor:
         return 1 if self.lacks_its_lowest else 0
 
     def _count_bodies(self) -> None:
-        """Set the size of each waiting response to that of its message bodies alone, which is smaller.
+        """Correct the size of each waiting response: count the bytes of its message bodies, not of the whole response.
 
-        The limit of bytes is one of bodies. But counting these takes time, so this method is called only when whole
-        responses exceed the limit.
+        The byte limit applies to bodies only. But to count their bytes takes time, so this method is called only when
+        the sizes of whole responses, which are larger, exceed the limit.
         """
         for entry in self.waiting.entries():
             if entry.body_bytes == len(entry.item.data):

@@ -13,19 +13,19 @@ class LossPolicy(Protocol):
     """Gets reports of missing messages and of offsets that were reset; each method may raise to end the reading."""
 
     def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
-        """Accept a report that messages from `planned` to `minimum` are gone: the queue now begins at `minimum`."""
+        """Handle the report that messages from `planned` to `minimum` are gone: the queue now begins at `minimum`."""
 
     def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
-        """Accept a report that the queue ends at `maximum`, before the range ends."""
+        """Handle the report that the queue ends at `maximum`, before the range ends."""
 
     def vanished(self, rest: QueueRange) -> None:
-        """Accept a report that the queue is not in the route any more; `rest` is the range not read yet."""
+        """Handle the report that the queue is not in the route any more; `rest` is the range not read yet."""
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Accept a report that an administrator reset the group's offset; no message of the range is lost by that."""
+        """Handle the report that an administrator reset the group's offset; no message of the range is lost by that."""
 
     def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
-        """Accept a report that messages within `[start, end)` are gone; `missing_count` is their number, if known."""
+        """Handle the report that messages within `[start, end)` are gone; `missing_count` is their number, if known."""
 
 
 class IgnoreLosses:

@@ -239,7 +239,10 @@ class _Records:
         return (data[start:end] for start, end in pairwise([*self._starts, len(data)]))
 
     def apart(self) -> Iterator[Block]:
-        """Yield each record as a block of its own, placed by the queue offset in it; none if these are impossible."""
+        """Yield each record as a block of its own, whose position is the queue offset that the record holds.
+
+        Yield nothing if the records' offsets cannot be true, as `tell_positions` decides.
+        """
         if self.tell_positions():
             for data in self.each():
                 yield self._block._replace(data=data, message_count=1, covered=0, next_offset=0)

@@ -1,6 +1,6 @@
-"""Hold the settings of reading ranges: subscription, limits, timeouts and retries.
+"""Define the settings with which the pull engine reads ranges: subscription, limits, timeouts and retries.
 
-Names follow the options of the same purpose; the limits are RocketMQ's.
+Most names resemble those of the options that set them. The flow limits are those of RocketMQ's own consumers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class PullSettings:
-    """All settings of reading ranges, except the ranges and the brokers."""
+    """All settings for how ranges are read; which ranges, and from which brokers, is stated elsewhere."""
 
     group: str = "TOOLS_CONSUMER"
     subscription: Subscription = field(default_factory=Subscription)

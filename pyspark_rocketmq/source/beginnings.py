@@ -115,9 +115,10 @@ class Beginnings:
 
 @dataclass(slots=True)
 class Gained:
-    """Tells where to begin in queues that the member has newly got, and which of them end before a known position.
+    """Finds first offsets for gained queues without a position, and gained queues that end before their position.
 
-    One is made for each batch that is planned. Implements `QueueFacts` of `group_positions`.
+    A gained queue is one that the member has newly got; its position is the group's or the checkpoint's. One object is
+    made for each batch that is planned. Implements `QueueFacts` of `group_positions`.
     """
 
     beginnings: Beginnings

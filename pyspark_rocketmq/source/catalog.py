@@ -51,11 +51,13 @@ class QueueCatalog:
     # --- which queues ------------------------------------------------------------------------------------------------
 
     def queues(self, held_topics: Collection[str] = ()) -> list[MessageQueue]:
-        """Return the readable queues that the options cover, sorted; leave out machine rooms that are not read.
+        """Return the readable queues that the options cover, sorted; with MACHINE_ROOM, only those in the given rooms.
 
-        Raise for a topic without a route, but not for these: topics in which the query has positions (`held_topics`),
-        because brokers that go down take their queues away; topics that match a pattern; and the retry topic, which is
-        created when a member joins the group or the first row is sent back.
+        Raise if a topic has no route. But these topics may lack one, and then have no queues:
+
+        - topics in which the query has positions (`held_topics`): while its brokers are down, a topic has no route;
+        - topics that match a pattern;
+        - the retry topic: it is created when a member joins the group or the first row is sent back.
         """
         self._optional = frozenset((*held_topics, self._options.selection.retry_topic))
         routed = self._route()

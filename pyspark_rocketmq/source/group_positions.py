@@ -269,7 +269,10 @@ class GroupPositions:
                 self._asked[broker_name] = queues
 
     def commit(self, deadline: Deadline | None = None) -> None:
-        """Commit finished work at the brokers that answered the last `fetch`."""
+        """Commit the ends of finished work (see `note_done`) for the group, at brokers that answered the last `fetch`.
+
+        A failure is logged and counted, not raised; the commit is repeated after a later `fetch`.
+        """
         for broker_name, queues in self._asked.items():
             failure = self._attempt(partial(self._commit_news, queues, deadline))
             self._note(broker_name, queues, failure)
