@@ -253,6 +253,18 @@ def test_a_run_ends_after_a_minute(make_group: Callable[..., Group], spent_s: fl
     assert lengths == [run] * (12 // run)
 
 
+def _check_that_it_rests(timeline: Timeline, log: Log, rest_s: float) -> None:
+    """Check that the first message comes a second time after this pause, and not before."""
+    log.wait_for(1)
+    timeline.wait_for_workers()
+    timeline.pass_s(rest_s * 0.96)
+    timeline.wait_for_workers()
+    assert len(log.messages) == 1
+
+    timeline.pass_s(rest_s * 0.05)
+    log.wait_for(2)
+
+
 @pytest.mark.parametrize(
     ("answer", "rest_s"),
     [(SUSPEND, 1.0), (suspend(0.0), 0.01), (suspend(5.0), 5.0), (suspend(100.0), 30.0)],
@@ -263,14 +275,7 @@ def test_a_failed_message_rests_for_10_ms_to_30_s(one_queue: Group, answer: Orde
     one_queue.put("a")
     log = Log(lambda _: answer if len(log.messages) == 1 else SUCCESS)
     timeline, _ = _start(one_queue, log, message_model=MessageModel.BROADCASTING)
-    log.wait_for(1)
-    timeline.wait_for_workers()
-    timeline.pass_s(rest_s * 0.96)
-    timeline.wait_for_workers()
-    assert len(log.messages) == 1
-
-    timeline.pass_s(rest_s * 0.05)
-    log.wait_for(2)
+    _check_that_it_rests(timeline, log, rest_s)
 
 
 @pytest.mark.parametrize(("given_s", "rest_s"), [(0.0, 0.01), (3.0, 3.0), (60.0, 30.0)])
@@ -279,14 +284,7 @@ def test_the_pause_of_the_settings_has_the_same_bounds(one_queue: Group, given_s
     one_queue.put("a")
     log = Log(lambda _: SUSPEND if len(log.messages) == 1 else SUCCESS)
     timeline, _ = _start(one_queue, log, message_model=MessageModel.BROADCASTING, suspend_s=given_s)
-    log.wait_for(1)
-    timeline.wait_for_workers()
-    timeline.pass_s(rest_s * 0.96)
-    timeline.wait_for_workers()
-    assert len(log.messages) == 1
-
-    timeline.pass_s(rest_s * 0.05)
-    log.wait_for(2)
+    _check_that_it_rests(timeline, log, rest_s)
 
 
 # --- queues that were given up ---------------------------------------------------------------------------------------

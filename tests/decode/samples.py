@@ -36,6 +36,20 @@ def property_text(entries: Sequence[tuple[str, str]], terminated: bool = True) -
     return (text + ("\x02" if terminated and entries else "")).encode()
 
 
+PLAIN = Record(
+    topic="orders",
+    queue_id=3,
+    queue_offset=0,
+    physical_offset=1000,
+    born_timestamp=1_700_000_000_000,
+    born_host=V4,
+    store_timestamp=1_700_000_000_123,
+    store_host=V4,
+    body=b"hello",
+    properties_text=property_text([("TAGS", "a"), ("colour", "red")]),
+)
+"""A record that both decoders read by array steps."""
+
 property_texts = st.builds(property_text, _entries, st.booleans())
 broken_texts = st.sampled_from(
     [b"no separator", b"\x01", b"a\x01\x02", b"a\x01x\x01y\x02", b"\x02\x02", b"k\x01v\x02lost\x02"]

@@ -27,8 +27,8 @@ from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
 from pyspark_rocketmq.wire.scan import record_starts
 
 from .samples import (
+    PLAIN,
     QUEUE,
-    V4,
     block,
     inner_batch,
     irregular_records,
@@ -42,18 +42,6 @@ from .samples import (
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
 EVERY_COLUMN = tuple(COLUMNS)
-PLAIN = Record(
-    topic="orders",
-    queue_id=3,
-    queue_offset=0,
-    physical_offset=1000,
-    born_timestamp=1_700_000_000_000,
-    born_host=V4,
-    store_timestamp=1_700_000_000_123,
-    store_host=V4,
-    body=b"hello",
-    properties_text=property_text([("TAGS", "a"), ("colour", "red")]),
-)
 
 
 def readable(blocks: list[Block], content: Content) -> list[list[object]]:

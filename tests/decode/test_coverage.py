@@ -17,8 +17,7 @@ from pyspark_rocketmq.model import Block, MessageQueue, QueueRange
 from pyspark_rocketmq.wire.compression import Compression
 from pyspark_rocketmq.wire.record import Record, encode_record
 
-from .samples import QUEUE, block, inner_batch, irregular_records, packed, plain_records
-from .test_columns import PLAIN
+from .samples import PLAIN, QUEUE, block, inner_batch, irregular_records, packed, plain_records
 
 OFFSETS = ["queueOffset", "storedQueueOffset"]
 Pairs = list[tuple[int, int]]

@@ -15,8 +15,8 @@ from pyspark_rocketmq.wire.compression import Compression
 from pyspark_rocketmq.wire.record import Record
 
 from .differential import EVERY_COLUMN
-from .samples import block, inner_batch, packed, whole
-from .test_columns import PLAIN, readable, recorded_answers
+from .samples import PLAIN, block, inner_batch, packed, whole
+from .test_columns import readable, recorded_answers
 
 COLUMNS = ["queueOffset", "body"]
 RECORDS = {

@@ -13,8 +13,7 @@ from pyspark_rocketmq.model import MessageQueue, QueueRange
 from pyspark_rocketmq.wire.compression import Compression
 
 from .differential import CONTENTS, damaged_responses, disagreement
-from .samples import block, packed, whole
-from .test_columns import PLAIN
+from .samples import PLAIN, block, packed, whole
 
 PERMISSIVE = Content(mode=Mode.PERMISSIVE)
 TWO = bytes(block([PLAIN, packed(PLAIN, Compression.ZLIB)]).data)

@@ -10,8 +10,7 @@ import pytest
 from pyspark_rocketmq.decode.decoder import BatchSize, ColumnDecoder
 from pyspark_rocketmq.errors import DecodeError
 from pyspark_rocketmq.model import Block
-from tests.decode.samples import block, whole
-from tests.decode.test_columns import PLAIN
+from tests.decode.samples import PLAIN, block, whole
 
 TEN = block([PLAIN] * 10)
 BYTES = len(TEN.data)

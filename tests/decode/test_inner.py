@@ -17,8 +17,8 @@ from pyspark_rocketmq.wire.compression import Compression
 from pyspark_rocketmq.wire.record import Record
 from tests.calls import count_calls
 
-from .samples import QUEUE, V6, block, broken_texts, inner_batch, packed, property_text, property_texts, whole
-from .test_columns import EVERY_COLUMN, PLAIN, readable
+from .samples import PLAIN, QUEUE, V6, block, broken_texts, inner_batch, packed, property_text, property_texts, whole
+from .test_columns import EVERY_COLUMN, readable
 
 _entries = st.builds(BatchEntry, st.binary(max_size=9), property_texts, st.integers(-(2**31), 2**31 - 1))
 _broken_entries = st.builds(BatchEntry, st.binary(max_size=9), broken_texts, st.just(0))

@@ -20,8 +20,7 @@ from pyspark_rocketmq.wire.compression import Compression
 from pyspark_rocketmq.wire.record import MOST_INNER_MESSAGES, Record
 from tests.peak import MOST_MIB, run_apart
 
-from .samples import block, inner_batch, packed, property_text, whole
-from .test_columns import PLAIN
+from .samples import PLAIN, block, inner_batch, packed, property_text, whole
 
 BEYOND = 2**31 + 8
 """A number of bytes that does not fit into an array of Arrow."""

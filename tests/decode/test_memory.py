@@ -14,7 +14,7 @@ from pyspark_rocketmq.decode.decoder import ColumnDecoder
 from pyspark_rocketmq.decode.columns import Layout, default_columns
 from pyspark_rocketmq.decode.columns import Content
 from tests.decode.samples import block, property_text, whole
-from tests.decode.test_columns import PLAIN
+from tests.decode.samples import PLAIN
 
 text = property_text([(name, "v" * 30) for name in ("KEYS", "UNIQ_KEY", "TAGS", "a", "b", "c")])
 message = replace(PLAIN, body=b"x" * 1024, properties_text=text)

@@ -18,8 +18,8 @@ from pyspark_rocketmq.decode.spans import Spans
 from pyspark_rocketmq.model import Block
 from pyspark_rocketmq.wire.record import Record
 
-from .samples import block, plain_records, property_text, whole
-from .test_columns import EVERY_COLUMN, PLAIN, readable
+from .samples import PLAIN, block, plain_records, property_text, whole
+from .test_columns import EVERY_COLUMN, readable
 
 PERMISSIVE = Content(mode=Mode.PERMISSIVE)
 _lengths = st.integers(1, 60)

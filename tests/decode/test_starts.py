@@ -16,8 +16,7 @@ from pyspark_rocketmq.errors import DecodeError
 from pyspark_rocketmq.model import Block
 from pyspark_rocketmq.wire.scan import MIN_RECORD_BYTES, record_starts
 
-from .samples import block, irregular_records, plain_records, whole
-from .test_columns import PLAIN
+from .samples import PLAIN, block, irregular_records, plain_records, whole
 
 _any_records = st.lists(st.one_of(plain_records, irregular_records), min_size=1, max_size=4)
 _answers = st.lists(_any_records.map(block), min_size=8, max_size=12)

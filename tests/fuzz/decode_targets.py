@@ -18,7 +18,7 @@ from pyspark_rocketmq.wire.codes import SysFlag
 from pyspark_rocketmq.wire.compression import Compression
 from pyspark_rocketmq.wire.record import Record, decode_records, encode_record
 from pyspark_rocketmq.wire.scan import record_starts
-from tests.decode.samples import QUEUE, V4, V6, inner_batch, packed, property_text
+from tests.decode.samples import PLAIN, QUEUE, V6, inner_batch, packed, property_text
 
 from .mutations import Mutator
 from .runner import Target
@@ -44,29 +44,17 @@ class Pulled(NamedTuple):
 @cache
 def _records() -> tuple[Record, ...]:
     """Return records of every kind: plain, compressed, inner batches, IPv6 hosts, many or few properties."""
-    plain = Record(
-        topic=QUEUE.topic,
-        queue_id=QUEUE.queue_id,
-        queue_offset=0,
-        physical_offset=1000,
-        born_timestamp=1_700_000_000_000,
-        born_host=V4,
-        store_timestamp=1_700_000_000_123,
-        store_host=V4,
-        body=b"hello",
-        properties_text=property_text([("TAGS", "a"), ("colour", "red")]),
-    )
     return (
-        plain,
-        plain,
-        replace(plain, properties_text=property_text([(name, name) for name in NAMES])),
-        replace(plain, properties_text=property_text([("TAGS", "b"), ("TAGS", "a")], terminated=False), body=b""),
-        replace(plain, properties_text=b""),
-        *(packed(plain, compression) for compression in Compression),
-        inner_batch(plain, [b"x", b"y"]),
-        packed(inner_batch(plain, [b"x"] * 3), Compression.ZLIB),
-        replace(plain, born_host=V6, sys_flag=SysFlag.BORN_HOST_V6),
-        replace(plain, store_host=V6, sys_flag=SysFlag.STORE_HOST_V6),
+        PLAIN,
+        PLAIN,
+        replace(PLAIN, properties_text=property_text([(name, name) for name in NAMES])),
+        replace(PLAIN, properties_text=property_text([("TAGS", "b"), ("TAGS", "a")], terminated=False), body=b""),
+        replace(PLAIN, properties_text=b""),
+        *(packed(PLAIN, compression) for compression in Compression),
+        inner_batch(PLAIN, [b"x", b"y"]),
+        packed(inner_batch(PLAIN, [b"x"] * 3), Compression.ZLIB),
+        replace(PLAIN, born_host=V6, sys_flag=SysFlag.BORN_HOST_V6),
+        replace(PLAIN, store_host=V6, sys_flag=SysFlag.STORE_HOST_V6),
     )
 
 
