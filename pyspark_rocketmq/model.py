@@ -7,6 +7,7 @@ queues from the same list.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -19,6 +20,10 @@ RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
 LIGHT_TOPIC_PREFIX = "%LMQ%"
 """Prefix of light topics: their records refer to messages of another topic, and hold its name, queue and offset."""
+
+MOST_TOPIC, MOST_GROUP_TOPIC, MOST_GROUP = 127, 255, 120
+"""Longest name of a topic, of a topic that brokers create for a group, and of a group, in characters."""
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 class MessageQueue(NamedTuple):
@@ -145,6 +150,17 @@ def retry_topic(group: str) -> str:
 def dead_letter_topic(group: str) -> str:
     """Return the topic that holds a group's dead letters."""
     return DEAD_LETTER_PREFIX + group
+
+
+def is_topic_name(name: str) -> bool:
+    """Return whether brokers accept a name for a topic; names of retry and dead-letter topics may be longer."""
+    most = MOST_GROUP_TOPIC if name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) else MOST_TOPIC
+    return len(name) <= most and _NAME.fullmatch(name) is not None
+
+
+def is_group_name(name: str) -> bool:
+    """Return whether brokers accept a name for a group of consumers or producers."""
+    return len(name) <= MOST_GROUP and _NAME.fullmatch(name) is not None
 
 
 MOST_HOST_CHARACTERS = 255

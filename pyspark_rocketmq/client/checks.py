@@ -12,10 +12,19 @@ from enum import Enum
 from reprlib import repr as shorten
 from typing import Any, TypeVar
 
-from ..cluster.names import MOST_GROUP, MOST_GROUP_TOPIC, MOST_TOPIC, is_group_name, is_topic_name
 from ..cluster.settings import ClusterSettings
 from ..errors import OptionError, shown
-from ..model import Address, Message, MessageQueue, parse_addresses
+from ..model import (
+    MOST_GROUP,
+    MOST_GROUP_TOPIC,
+    MOST_TOPIC,
+    Address,
+    Message,
+    MessageQueue,
+    is_group_name,
+    is_topic_name,
+    parse_addresses,
+)
 from ..pull.settings import Subscription
 
 __all__ = [

@@ -6,7 +6,6 @@ leaves names alone and is sent in two header fields. System names belong to no n
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue
@@ -32,21 +31,6 @@ SYSTEM_TOPICS = frozenset(
     }
 )
 """Topics that brokers use internally; topics named after a broker or cluster are not among them."""
-
-MOST_TOPIC, MOST_GROUP_TOPIC, MOST_GROUP = 127, 255, 120
-"""Longest name of a topic, of a topic that brokers create for a group, and of a group, in characters."""
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
-
-
-def is_topic_name(name: str) -> bool:
-    """Return whether brokers accept a name for a topic; names of retry and dead-letter topics may be longer."""
-    most = MOST_GROUP_TOPIC if name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) else MOST_TOPIC
-    return len(name) <= most and _NAME.fullmatch(name) is not None
-
-
-def is_group_name(name: str) -> bool:
-    """Return whether brokers accept a name for a group of consumers or producers."""
-    return len(name) <= MOST_GROUP and _NAME.fullmatch(name) is not None
 
 
 def is_system_topic(topic: str) -> bool:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import LimitExceeded
+from ..wire.properties import is_utf8
 
 __all__ = [
     "Bytes",
@@ -199,13 +200,5 @@ def not_utf8(texts: pa.Array) -> Integers:
     try:
         texts.cast(pa.string())
     except pa.ArrowInvalid:
-        return np.array([row for row, text in enumerate(texts.to_pylist()) if not _is_utf8(text)], np.int64)
+        return np.array([row for row, text in enumerate(texts.to_pylist()) if not is_utf8(text)], np.int64)
     return np.zeros(0, np.int64)
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -6,7 +6,6 @@ column fails.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -14,16 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from ..wire.properties import MAX_PROPERTIES_BYTES, RESERVED_NAMES, TRANSIENT_PREFIX
+from ..model import DEAD_LETTER_PREFIX, MOST_TOPIC, RETRY_PREFIX, is_topic_name
+from ..wire.properties import MAX_PROPERTIES_BYTES, RESERVED_NAMES, TRANSIENT_PREFIX, is_utf8
 from .arrays import Integers, Mask, buffer_of, offsets_of, sizes_of
 from .columns import Columns, Entries
 
 __all__ = ["Fault", "find_faults", "topic_fault"]
 
 MAX_DELAY_LEVEL = 18
-_LONGEST_TOPIC = 127
-_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
 _ID_BYTES = len("UNIQ_KEY\x01\x02") + 32
 _RESERVED = pa.array([name.encode() for name in sorted(RESERVED_NAMES)], pa.large_binary())
 
@@ -37,8 +34,8 @@ class Fault(NamedTuple):
 
 def topic_fault(topic: str) -> str | None:
     """Return why no message can be sent to a topic of this name, or None."""
-    if not _TOPIC.fullmatch(topic) or len(topic) > _LONGEST_TOPIC:
-        return f"{topic!r:.160} is no topic's name; a name has at most {_LONGEST_TOPIC} of a-z A-Z 0-9 _ - % |"
+    if not is_topic_name(topic):
+        return f"{topic!r:.160} is no topic's name; a name has at most {MOST_TOPIC} of a-z A-Z 0-9 _ - % |"
     if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
         return f"{topic} belongs to a consumer group; write to a topic of your own"
     return None
@@ -156,16 +153,8 @@ def _not_utf8(texts: pa.Array) -> Mask:
     try:
         texts.cast(pa.large_string())
     except pa.ArrowInvalid:
-        return np.array([text is not None and not _is_utf8(text) for text in texts.to_pylist()], bool)
+        return np.array([text is not None and not is_utf8(text) for text in texts.to_pylist()], bool)
     return np.zeros(len(texts), bool)
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _to_mask(values: pa.Array) -> Mask:

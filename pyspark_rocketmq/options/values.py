@@ -16,9 +16,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from ..cluster.names import MOST_GROUP, MOST_GROUP_TOPIC, MOST_TOPIC, is_group_name, is_topic_name
 from ..errors import OptionError
-from ..model import Address, parse_addresses
+from ..model import MOST_GROUP, MOST_GROUP_TOPIC, MOST_TOPIC, Address, is_group_name, is_topic_name, parse_addresses
 from ..offsets.strict_json import LAST_OFFSET, parse_json, shorten
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from itertools import chain
 
 from ..allocation import no_match
 from ..cluster.cluster import Cluster
-from ..cluster.names import MOST_TOPIC, is_system_topic, is_topic_name
+from ..cluster.names import is_system_topic
 from ..errors import BrokerError, OptionError, RocketMQError, TopicNotFound, shown
-from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue, sort_queues
+from ..model import DEAD_LETTER_PREFIX, MOST_TOPIC, RETRY_PREFIX, MessageQueue, is_topic_name, sort_queues
 from ..options.reader_options import ReaderOptions
 from ..planning.listed_queues import list_queues
 from ..planning.ranges import PlanSettings, covered_queues, unlisted_queues

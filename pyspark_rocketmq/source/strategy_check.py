@@ -41,7 +41,8 @@ class StrategyCheck:
     def ask_one(self, members: Collection[str]) -> None:
         """Ask one more member for its allocation strategy, and log a warning if it is not the one of this member."""
         self._asked.intersection_update(members)
-        new = next((each for each in members if each not in (*self._asked, self._client_id)), None)
+        known = self._asked | {self._client_id}
+        new = next((each for each in members if each not in known), None)
         if new is not None and self._may_ask:
             self._asked.add(new)
             self._compare(new, self._fetch_strategy(new))

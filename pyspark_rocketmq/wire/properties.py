@@ -22,6 +22,7 @@ __all__ = [
     "decode_properties",
     "encode_properties",
     "is_reserved",
+    "is_utf8",
     "java_hash",
     "join_properties",
     "parse_properties",
@@ -60,6 +61,15 @@ RESERVED_NAMES = frozenset(
 def is_reserved(name: str) -> bool:
     """Return whether a property name belongs to RocketMQ and not to the user."""
     return name in RESERVED_NAMES or name.startswith(TRANSIENT_PREFIX)
+
+
+def is_utf8(text: bytes) -> bool:
+    """Return whether bytes are a UTF-8 text, as names and values must be."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def parse_properties(text: str) -> dict[str, str]:

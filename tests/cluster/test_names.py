@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rocketmq.cluster.names import Namespace, is_system_topic, is_topic_name
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.cluster.names import Namespace, is_system_topic
+from pyspark_rocketmq.model import MessageQueue, is_topic_name
 
 WRAPPED = [
     ("orders", "NS%orders"),
