@@ -93,16 +93,16 @@ class SendPipeline:
 
     def submit(self, request: SendRequest) -> None:
         """Take a request; wait while too many bytes of other requests wait, or while the rate limit forbids it."""
-        self._limit_rate(len(request.rows))
+        if self._settings.rows_per_second is not None:
+            self._limit_rate(len(request.rows) / self._settings.rows_per_second)
         while self._schedule.is_full:
             self._pump(math.inf)
         try:
             properties = self._check(request)
-            send = self._schedule.add(request, self._clock())
+            self._schedule.add(request, properties, self._clock())
         except RocketMQError as error:
             self._fail(request, error.locate(topic=request.topic), is_unknown=False)
             return
-        send.properties = properties
         self._unsent += 1
         if self._unsent >= _GROUP:
             self._pump(-math.inf)
@@ -129,16 +129,14 @@ class SendPipeline:
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
-    def _limit_rate(self, rows: int) -> None:
-        rate = self._settings.rows_per_second
-        if rate is None:
-            return
+    def _limit_rate(self, seconds: float) -> None:
+        """Wait until the next request may be taken, which takes `seconds` of the rate limit."""
         begun = now = self._clock()
         while now < self._next_at:
             self._pump(self._next_at)
             now = self._clock()
         self._statistics.limited_s += now - begun
-        self._next_at = max(self._next_at, now - _BURST_S) + rows / rate
+        self._next_at = max(self._next_at, now - _BURST_S) + seconds
 
     def _check(self, request: SendRequest) -> bytes:
         """Return the encoded properties of a request; raise if it does not fit a frame, or if they are no text."""
@@ -211,7 +209,7 @@ class SendPipeline:
     ) -> None:
         self._cluster.routes.expire(topic)
         if error.retriable:
-            self._schedule.pause(broker, self._clock(), broker.epoch, cost_s)
+            self._schedule.pause(broker, error, self._clock(), broker.epoch, cost_s)
             self._schedule.put_back(sends, broker, error)
         else:
             self._fail_all(broker, sends, error)
@@ -269,7 +267,7 @@ class SendPipeline:
             return
         send.is_unknown |= verdict.is_unknown
         if verdict.is_of_broker:
-            self._schedule.pause(broker, now, send.epoch)
+            self._schedule.pause(broker, error, now, send.epoch)
         may_repeat = verdict.cure is Cure.AGAIN or (verdict.cure is Cure.ELSEWHERE and not send.is_bound)
         if self._schedule.fail(send, broker, error, now, may_repeat=may_repeat):
             self._fail(send.request, self._explain(send), is_unknown=send.is_unknown)
@@ -286,11 +284,12 @@ class SendPipeline:
 
     def _explain(self, send: QueuedSend) -> RocketMQError:
         """Return the error of a send that has failed, with its place and the number of its attempts."""
-        if send.error is None:
+        reason = self._schedule.reason(send)
+        if reason is None:
             what = "no answer to a send" if send.attempts else "other sends were waiting for the same brokers"
             advice = "check the brokers' load, or raise sendTimeoutMs"
             return self._locate(RequestTimeout(what, advice=advice), send)
-        error = self._locate(copy.copy(send.error), send)
+        error = self._locate(copy.copy(reason), send)
         if send.attempts > 1:
             error.what += f" ({send.attempts} attempts)"
         return error
