@@ -30,6 +30,7 @@ from ..model import SendRequest
 from ..net.deadline import Deadline
 from ..net.pipeline import Pipeline, RequestKind
 from ..net.pool import pool_for
+from ..net.transport import Waker
 from ..wire.codes import RequestCode
 from ..wire.header import Command
 from .failures import Cure, judge, status_error
@@ -44,6 +45,7 @@ _GROUP = 16
 """The number of submitted requests that leave together."""
 _BURST_S = 0.1
 """With a rate limit: the time after a rest for which rows may be taken at once."""
+_LONGEST_WAIT_S = 3600.0
 _MOST_HEADER_BYTES = 8 * 1024
 """An upper bound of a send's header without its properties."""
 
@@ -57,6 +59,7 @@ class SendPipeline:
         settings: SendSettings,
         queues: Queues,
         clock: Callable[[], float] = time.monotonic,
+        waker: Waker | None = None,
     ) -> None:
         self._cluster = cluster
         self._settings = settings
@@ -68,7 +71,10 @@ class SendPipeline:
             "it may be stored; check the broker's load, or raise sendMsgTimeout",
             read_response,
         )
-        self._port: Pipeline[BrokerState, QueuedSend, Command] = Pipeline(pool_for(cluster.settings.net), kind, clock)
+        pool = pool_for(cluster.settings.net)
+        self._port: Pipeline[BrokerState, QueuedSend, Command] = Pipeline(pool, kind, clock, waker)
+        self._waker = waker
+        """With it another thread can end `wait`."""
         self._schedule = Schedule(settings, queues)
         self._templates: dict[tuple[str, str, bool], SendTemplate] = {}
         self._reached: set[str] = set()
@@ -82,6 +88,11 @@ class SendPipeline:
 
     def __repr__(self) -> str:
         return f"<SendPipeline {self._schedule!r}, {len(self._outcomes)} outcomes>"
+
+    @property
+    def count(self) -> int:
+        """The number of requests that have not ended."""
+        return self._schedule.count
 
     @property
     def statistics(self) -> SendStatistics:
@@ -115,6 +126,15 @@ class SendPipeline:
         """
         if not self._outcomes and self._schedule.count:
             self._pump(-math.inf)
+        outcomes, self._outcomes = self._outcomes, []
+        return outcomes
+
+    def wait(self) -> list[Outcome]:
+        """Send what may go, and return the requests that have ended; if there are none, wait for responses first.
+
+        Return an empty list when the waker is set, and when a pause ends.
+        """
+        self._pump(-math.inf if self._outcomes else math.inf)
         outcomes, self._outcomes = self._outcomes, []
         return outcomes
 
@@ -223,8 +243,8 @@ class SendPipeline:
 
     def _drain(self, until: float) -> None:
         begun = self._clock()
-        until = min(until, self._schedule.next_event(begun))
-        if not self._port.in_flight:
+        until = min(until, self._schedule.next_event(begun), begun + _LONGEST_WAIT_S)
+        if not self._port.in_flight and not self._waker:
             time.sleep(max(0.0, until - begun) if self._schedule.count else 0.0)
             self._statistics.waiting_s += self._clock() - begun
             return
