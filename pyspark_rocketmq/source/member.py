@@ -115,7 +115,7 @@ class MemberRole:
         kept = {queue: before[queue] for queue in starts.bounds if queue in before}
         return starts._replace(positions={**kept, **starts.positions})
 
-    def find_unread(
+    def find_queues_behind(
         self, target: Positions, queues: list[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]
     ) -> list[MessageQueue]:
         """Return those of `queues` in which the group's position is before `target`: no member has got that far."""

@@ -133,7 +133,7 @@ class Planner:
         """Return the queues that wait for their locks and that no member of the group has read to `target` yet."""
         waiting = [queue for queue in starts.bounds if queue in target and queue not in ready]
         short = [queue for queue in waiting if starts.positions.get(queue, 0) < target[queue]]
-        return self.role.find_unread(target, short, starts.bounds) if short else []
+        return self.role.find_queues_behind(target, short, starts.bounds) if short else []
 
     def _limits(self, without_caps: bool) -> Limits:
         if without_caps:

@@ -228,7 +228,7 @@ class SoloRole:
             positions={**positions, **starts.positions}, opened={**opened_if_late(new), **starts.opened}
         )
 
-    def find_unread(
+    def find_queues_behind(
         self, target: Positions, queues: list[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]
     ) -> list[MessageQueue]:
         """Return all `queues`: there are no other members that could have read them to the target."""
