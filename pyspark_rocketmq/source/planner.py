@@ -75,7 +75,7 @@ class Planner:
 
     def freeze_target(self) -> None:
         """Fetch the present end of each queue that the query reads; a run of availableNow stops at these ends."""
-        self._target = _ends(self._judge.fetch_bounds(self.role.choose_queues(self._catalog.queues())))
+        self._target = _ends(self._judge.fetch_routed_bounds(self.role.choose_queues(self._catalog.queues())))
 
     def latest(self, start: Position | None, *, is_done: bool = True, without_caps: bool = False) -> Position:
         """Return the end of the next batch, or `start` itself if there is nothing new.
@@ -105,7 +105,7 @@ class Planner:
         self._begin(start, queues)
         self.role.claim(queues)
         self.role.claim(held.keys())
-        bounds = self._judge.fetch_bounds(self.role.choose_queues(queues), topics)
+        bounds = self._judge.fetch_routed_bounds(self.role.choose_queues(queues), topics)
         ready = self.role.locks.hold(bounds)
         starts = self.role.choose_starts(start, bounds, ready, queues)
         self._judged, self._rewound = start, starts.rewound
