@@ -34,7 +34,7 @@ from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.codes import LanguageCode, RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import Header, to_fields
 from pyspark_rocketmq.wire.header import ONEWAY_FLAG, Command, encode_command
-from pyspark_rocketmq.wire.session import Reply, Session
+from pyspark_rocketmq.wire.session import Response, Session
 
 from .clock import Clock
 from .dispatcher import Dispatcher
@@ -395,7 +395,7 @@ class Connection(asyncio.BufferedProtocol):
         self._last_activity = self._loop.time()
         try:
             for event in self._session.received(nbytes):
-                if isinstance(event, Reply):
+                if isinstance(event, Response):
                     self._complete(event.opaque, event.command)
                 else:
                     self._dispatcher.serve(event.command, self)
