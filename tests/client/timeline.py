@@ -88,8 +88,8 @@ class Timeline:
         return [member._heartbeats, *running, member.timer, member._pull_loop]
 
     def _observe(self, group: Group) -> None:
-        for listener in (group.stub._name_listener, *group.stub._listeners.values()):
-            dispatcher: Any = listener._dispatcher
+        for server_socket in (group.stub._name_server_socket, *group.stub._server_sockets.values()):
+            dispatcher: Any = server_socket._dispatcher
             dispatcher.authorize = self._note
 
     def _note(self, _server: object, request: Any) -> None:
