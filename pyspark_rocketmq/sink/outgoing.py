@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from ..broker_errors import MessageIllegal
+from ..broker_errors import MessageIllegal, TopicNotExist
 from ..errors import RocketMQError, Where
 from ..model import SendRequest
 from ..send import Outcome, SendPipeline, SendStatistics
@@ -33,13 +33,23 @@ class Unsendable(Exception):
 
 
 class Outgoing:
-    """The requests of one task that are in flight, and the numbers of rows that have ended."""
+    """The requests of one task that are in flight, and the numbers of rows that have ended.
+
+    If rows name their topics, a topic that does not exist is the fault of its rows.
+    """
 
     def __init__(
-        self, pipeline: SendPipeline, set_aside: SetAside | None, *, keeps_order: bool = False, unit: str = "row"
+        self,
+        pipeline: SendPipeline,
+        set_aside: SetAside | None,
+        *,
+        names_topics: bool = False,
+        keeps_order: bool = False,
+        unit: str = "row",
     ) -> None:
         self._pipeline = pipeline
         self._set_aside = set_aside
+        self._refusals = (MessageIllegal, TopicNotExist) if names_topics else (MessageIllegal,)
         self._keeps_order = keeps_order
         self._unit = unit
         self.landed = 0
@@ -82,7 +92,7 @@ class Outgoing:
         failure: Outcome | None = None
         for outcome in outcomes:
             self._count(outcome)
-            if isinstance(outcome.error, MessageIllegal) and self._can_set_aside(outcome.request):
+            if isinstance(outcome.error, self._refusals) and self._can_set_aside(outcome.request):
                 self._treat_refusal(outcome.request, outcome.error)
             elif outcome.error is not None:
                 failure = failure or outcome
@@ -100,14 +110,14 @@ class Outgoing:
         """Return whether a refused request can be treated row by row without changing the order of a key's rows."""
         return self._set_aside is not None and not (request.is_batch and self._keeps_order)
 
-    def _treat_refusal(self, request: SendRequest, error: MessageIllegal) -> None:
+    def _treat_refusal(self, request: SendRequest, error: RocketMQError) -> None:
         if request.is_batch:
             self.send(split_batch(request))
         elif self._set_aside is not None:
             self._set_aside(request, error)
 
     def _unsendable(self, request: SendRequest, error: RocketMQError) -> Unsendable:
-        is_refused = isinstance(error, MessageIllegal)
+        is_refused = isinstance(error, self._refusals)
         advice = error.advice
         if is_refused and request.is_batch:
             advice = "set sendBatchSize=1 to find the row; " + advice

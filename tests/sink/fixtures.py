@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from broker_stub import StubCluster
 from pyspark_rocketmq.options import parse_writer_options
@@ -72,6 +86,27 @@ class Target:
     def ids(self, topic: str = TOPIC) -> dict[bytes, str]:
         """Return {body: message id} of the stored messages; a later message replaces an earlier one."""
         return {record.body: record.properties["UNIQ_KEY"] for record in self.records(topic)}
+
+
+_PAIR = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_TYPES: dict[str, DataType] = {
+    "STRING": StringType(),
+    "BINARY": BinaryType(),
+    "INT": IntegerType(),
+    "BIGINT": LongType(),
+    "TIMESTAMP": TimestampType(),
+    "TIMESTAMP_NTZ": TimestampNTZType(),
+    "ARRAY<STRING>": ArrayType(StringType()),
+    "MAP<STRING, STRING>": MapType(StringType(), StringType()),
+    "MAP<STRING, INT>": MapType(StringType(), IntegerType()),
+    "ARRAY<STRUCT<key: STRING, value: BINARY>>": ArrayType(_PAIR),
+}
+
+
+def schema_of(columns: str) -> StructType:
+    """Return Spark's schema of columns such as `body STRING, flag INT`, without a session, which Spark's own needs."""
+    pairs = re.findall(r"(\w+) ([A-Z_]+(?:<.*?>+)?)(?:, |$)", columns)
+    return StructType([StructField(name, _TYPES[kind]) for name, kind in pairs])
 
 
 MakeTarget = Callable[..., Target]
