@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,10 @@ MEMORY_BYTES = 4 << 30
 """The data segment of a process that runs the tests of a mutant, which may fill memory."""
 LOOP_S = 5.0
 """The processor time of a test that is taken for an endless loop, above three times the time that was recorded."""
+HANGING_S = 10.0
+"""The time of a test that is taken for endless waiting, above five times the time that was recorded."""
+FAILED, RUNNING = "failed.txt", "running.txt"
+"""Files beside a copy with the name of the test that failed, and of the one that runs."""
 WRONG_USE = 70
 """The exit status of a process that could not run the tests of its copy."""
 
@@ -116,11 +120,27 @@ class Copy:
             raise TimeoutError
         return os.waitstatus_to_exitcode(status)
 
+    def end_hanging(self, seconds: Mapping[str, float], patience: float) -> bool:
+        """End the process if the test that runs now waits for too long, given the recorded times; return whether."""
+        test = self.read(RUNNING)
+        if not test:
+            return False
+        spent_s = time.time() - (self.folder / RUNNING).stat().st_mtime
+        is_hanging = spent_s > (HANGING_S + 5 * seconds.get(test, 0.0)) * patience
+        if is_hanging:
+            self._end()
+        return is_hanging
+
     def wait(self) -> int:
         """Return the exit status of the process."""
         while (status := self.poll()) is None:
             time.sleep(0.02)
         return status
+
+    def read(self, name: str) -> str:
+        """Return the text of a file beside the copy; empty if there is none."""
+        path = self.folder / name
+        return path.read_text() if path.exists() else ""
 
     def output(self) -> str:
         """Return the end of what the last process wrote."""
@@ -249,17 +269,19 @@ class Collector:
 
 
 class Chosen(Repeatable):
-    """Runs chosen tests in their order, each with a limit of processor time, and writes which one failed."""
+    """Runs chosen tests in their order, each with a limit of processor time, and writes which one runs and which one failed."""
 
-    def __init__(self, copy: Copy, seconds: Mapping[str, float]) -> None:
+    def __init__(self, copy: Copy, seconds: Mapping[str, float], patience: float = 1.0) -> None:
         self._copy = copy
-        self._seconds = seconds
+        self.seconds = seconds
+        self._patience = patience
         self._rank = {test: number for number, test in enumerate(seconds)}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Have the process killed if the test computes for too long; a busy machine does not shorten this time."""
-        signal.setitimer(signal.ITIMER_PROF, LOOP_S + 3 * self._seconds[item.nodeid])
+        (self._copy.folder / RUNNING).write_text(item.nodeid)
+        signal.setitimer(signal.ITIMER_PROF, (LOOP_S + 3 * self.seconds[item.nodeid]) * self._patience)
         return (yield)
 
     @pytest.hookimpl(trylast=True)
@@ -273,7 +295,7 @@ class Chosen(Repeatable):
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write the name of a failed test."""
         if report.failed:
-            (self._copy.folder / "failed.txt").write_text(report.nodeid)
+            (self._copy.folder / FAILED).write_text(report.nodeid)
 
 
 # --- recording --------------------------------------------------------------------------------------------------------
@@ -299,28 +321,31 @@ class Recording:
             for line, names in lines.items():
                 known.setdefault(int(line), set()).update(names)
 
-    def tests_of(self, mutant: Mutant) -> list[str]:
-        """Return the tests that run a mutant's lines; files with fast tests come first, and in a file fast tests.
+    def tests_of(self, mutant: Mutant, likely: Sequence[str] = ()) -> list[str]:
+        """Return the tests that run a mutant's lines, in the order in which they are expected to notice it soon.
 
-        A line that runs at import has the tests that run any line of its module, or else of the room.
+        First come `likely` ones; then those of the module's own file; then files with fast tests; in a file fast tests
+        first. A line that runs at import has the tests that run any line of its module, or else of the room.
         """
         lines = self.runners.get(mutant.key.file, {})
         found = _union(lines.get(line, set()) for line in mutant.lines)
         if mutant.is_import_time:
             found = _union(lines.values()) or _union(_union(each.values()) for each in self.runners.values())
-        return self._in_order([test for test in self.seconds if test in found or file_of(test) in found])
+        tests = [test for test in self.seconds if test in found or file_of(test) in found]
+        module = Path(mutant.key.file).stem
+        return self._in_order(tests, lambda test: (test not in likely, f"test_{module}" not in file_of(test)))
 
-    def _in_order(self, tests: Sequence[str]) -> list[str]:
+    def _in_order(self, tests: Sequence[str], rank: Callable[[str], tuple[bool, bool]]) -> list[str]:
         spent = 0.0
         per_file: dict[str, float] = {}
         kept: list[str] = []
-        for test in sorted(tests, key=self.seconds.__getitem__):
-            spent += self.seconds[test]
-            if kept and spent > MOST_TEST_S:
-                break
+        for test in sorted(tests, key=lambda test: (rank(test), self.seconds[test])):
+            if kept and spent + self.seconds[test] > MOST_TEST_S:
+                continue
             kept.append(test)
+            spent += self.seconds[test]
             per_file[file_of(test)] = per_file.get(file_of(test), 0.0) + self.seconds[test]
-        return sorted(kept, key=lambda test: (per_file[file_of(test)], file_of(test), self.seconds[test]))
+        return sorted(kept, key=lambda test: (rank(test), per_file[file_of(test)], file_of(test), self.seconds[test]))
 
     def times_of(self, tests: Sequence[str]) -> dict[str, float]:
         """Return the seconds that each of these tests took."""

@@ -74,6 +74,32 @@ def test_the_stride_grows_back_after_full_answers() -> None:
     assert reader.stride == 32
 
 
+def test_the_stride_doubles_after_sixteen_full_answers() -> None:
+    """After 16 responses that cover the whole stride it doubles, and so on, up to the batch size."""
+    reader, strides = cursor(0, 100_000, batch_size=100), []
+    answer(reader, requests(reader, 1)[0], next_offset=12)
+    for _ in range(68):
+        (request,) = requests(reader, 1)
+        strides.append(request.end - request.start)
+        answer(reader, request)
+
+    rest_of_the_first = [*[12] * 7, 4]
+    assert strides == [*rest_of_the_first, *[12] * 9, *[24] * 16, *[48] * 16, *[96] * 16, *[100] * 3]
+
+
+def test_the_lowest_missing_offset() -> None:
+    """An offset is missing while it is in flight, to be requested again or new; `least` leaves lower ones out."""
+    reader = cursor(0, 200)
+    assert reader.lowest_missing() == 0
+    first, second, third = requests(reader, 3)
+    assert (reader.lowest_missing(), reader.lowest_missing(40)) == (0, 40)
+    answer(reader, third)
+    answer(reader, first)
+    assert (reader.lowest_missing(), reader.lowest_missing(64)) == (32, 96)
+    reader.retry(second.start)
+    assert (reader.lowest_missing(), reader.lowest_missing(64)) == (32, 96)
+
+
 def test_a_broker_that_gives_little_is_seldom_asked_for_more() -> None:
     """If a broker returns 8 messages at most, fewer than 80 of a thousand requests ask for more."""
     reader, short = cursor(0, 8000), 0
