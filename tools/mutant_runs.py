@@ -120,13 +120,13 @@ class Copy:
             raise TimeoutError
         return os.waitstatus_to_exitcode(status)
 
-    def end_hanging(self, seconds: Mapping[str, float], patience: float) -> bool:
+    def end_hanging(self, seconds: Mapping[str, float], time_factor: float) -> bool:
         """End the process if the test that runs now waits for too long, given the recorded times; return whether."""
         test = self.read(RUNNING)
         if not test:
             return False
         spent_s = time.time() - (self.folder / RUNNING).stat().st_mtime
-        is_hanging = spent_s > (HANGING_S + 5 * seconds.get(test, 0.0)) * patience
+        is_hanging = spent_s > (HANGING_S + 5 * seconds.get(test, 0.0)) * time_factor
         if is_hanging:
             self._end()
         return is_hanging
@@ -269,19 +269,19 @@ class Collector:
 
 
 class Chosen(Repeatable):
-    """Runs chosen tests in their order, each with a limit of processor time, and writes which one runs and which one failed."""
+    """Runs chosen tests in their order, each with a limit of processor time; writes which one runs and which failed."""
 
-    def __init__(self, copy: Copy, seconds: Mapping[str, float], patience: float = 1.0) -> None:
+    def __init__(self, copy: Copy, seconds: Mapping[str, float], time_factor: float = 1.0) -> None:
         self._copy = copy
         self.seconds = seconds
-        self._patience = patience
+        self._time_factor = time_factor
         self._rank = {test: number for number, test in enumerate(seconds)}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Have the process killed if the test computes for too long; a busy machine does not shorten this time."""
         (self._copy.folder / RUNNING).write_text(item.nodeid)
-        signal.setitimer(signal.ITIMER_PROF, (LOOP_S + 3 * self.seconds[item.nodeid]) * self._patience)
+        signal.setitimer(signal.ITIMER_PROF, (LOOP_S + 3 * self.seconds[item.nodeid]) * self._time_factor)
         return (yield)
 
     @pytest.hookimpl(trylast=True)

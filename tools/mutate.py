@@ -61,9 +61,9 @@ FLOOR = 0.85
 """The share of a room's mutants that must be killed."""
 KILLED = ("killed", "timeout")
 MOST_KILLERS = 8
-"""How many tests run first because they noticed other mutants of the file."""
-PATIENCE = 3.0
-"""How many times as long a test may take when its failure is repeated."""
+"""The number of tests that run first because they noticed other mutants of the file."""
+REPEAT_FACTOR = 3.0
+"""The factor of all time limits when a failure is repeated."""
 NO_TESTS = 5
 """The exit status of pytest if none of the tests exists, because their names depend on what was changed."""
 
@@ -305,30 +305,30 @@ class Run:
         If no test is to blame (`by` is empty), the tests could not begin; only a time-out is in doubt then.
         """
         if not by:
-            return verdict == "killed" or (yield from self._try(tests, PATIENCE)) != ("survived", "")
-        if (yield from self._try([by], PATIENCE)) == ("survived", ""):
+            return verdict == "killed" or (yield from self._try(tests, REPEAT_FACTOR)) != ("survived", "")
+        if (yield from self._try([by], REPEAT_FACTOR)) == ("survived", ""):
             return False
         if by not in self._fit:
-            self._fit[by] = (yield from self._try([by], PATIENCE, is_changed=False)) == ("survived", "")
+            self._fit[by] = (yield from self._try([by], REPEAT_FACTOR, is_changed=False)) == ("survived", "")
             if not self._fit[by]:
                 print(f"    {by} fails alone without any change, and judges nothing", flush=True)
         return self._fit[by]
 
     def _try(
-        self, tests: Sequence[str], patience: float = 1.0, *, is_changed: bool = True
+        self, tests: Sequence[str], time_factor: float = 1.0, *, is_changed: bool = True
     ) -> Generator[None, None, tuple[str, str]]:
-        """Run tests, with `patience` times the usual time limit; return the verdict and the test that gave it."""
+        """Run tests, with `time_factor` times the usual time limit; return the verdict and the test that gave it."""
         for name in (FAILED, RUNNING):
             (self._copy.folder / name).unlink(missing_ok=True)
         times = {test: self._tests[test] for test in tests}
         files = sorted({test.partition("::")[0] for test in tests})
         if is_changed:
             self._copy.change(self.mutant)
-        timeout_s = (60 + 10 * sum(times.values())) * patience
-        self._copy.start(["-x", *files], Chosen(self._copy, times, patience), timeout_s)
+        timeout_s = (60 + 10 * sum(times.values())) * time_factor
+        self._copy.start(["-x", *files], Chosen(self._copy, times, time_factor), timeout_s)
         try:
             while (status := self._copy.poll()) is None:
-                if self._copy.end_hanging(times, patience):
+                if self._copy.end_hanging(times, time_factor):
                     raise TimeoutError
                 yield
         except TimeoutError:

@@ -85,7 +85,7 @@ def _of_producer(name: str) -> Callable[[float], ProducerSettings]:
     ],
 )
 def test_the_ends_of_each_range(make: Callable[[float], object], least: float, most: float, step: float) -> None:
-    """Both ends of a range are accepted, what lies just beyond is refused, and fractions where only seconds have them."""
+    """Both ends of a range are accepted, and what lies just beyond is refused; only seconds may have fractions."""
     for value in (least, most, *([least + step / 2] if step < 1 else [])):
         make(value)
     for value in (least - step, most + step, *([least + 1.5] if step == 1 else [])):
