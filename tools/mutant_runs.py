@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -17,8 +18,10 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -312,9 +315,12 @@ class Recording:
 
     seconds: dict[str, float] = field(default_factory=dict)
     runners: dict[str, dict[int, set[str]]] = field(default_factory=dict)
+    imports: dict[str, set[str]] = field(default_factory=dict)
+    """The modules from which each file of tests imports names."""
 
-    def add(self, part: dict[str, Any]) -> None:
-        """Add what was recorded for one file of tests."""
+    def add(self, file: str, part: dict[str, Any], text: str) -> None:
+        """Add what was recorded for one file of tests, which has this text."""
+        self.imports[file] = set(re.findall(r"^from ([\w.]+) import", text, re.MULTILINE))
         self.seconds.update(part["seconds"])
         for path, lines in part["lines"].items():
             known = self.runners.setdefault(path, {})
@@ -324,18 +330,31 @@ class Recording:
     def tests_of(self, mutant: Mutant, likely: Sequence[str] = ()) -> list[str]:
         """Return the tests that run a mutant's lines, in the order in which they are expected to notice it soon.
 
-        First come `likely` ones; then those of the module's own file; then files with fast tests; in a file fast tests
-        first. A line that runs at import has the tests that run any line of its module, or else of the room.
+        First come `likely` ones; then those whose names share words with the mutant's line, function and module, rare
+        words above all; then files with fast tests; in a file fast tests first.
         """
-        lines = self.runners.get(mutant.key.file, {})
-        found = _union(lines.get(line, set()) for line in mutant.lines)
-        if mutant.is_import_time:
-            found = _union(lines.values()) or _union(_union(each.values()) for each in self.runners.values())
+        found = self._runners_at_import(mutant) if mutant.is_import_time else self._runners_of(mutant)
         tests = [test for test in self.seconds if test in found or file_of(test) in found]
-        module = Path(mutant.key.file).stem
-        return self._in_order(tests, lambda test: (test not in likely, f"test_{module}" not in file_of(test)))
+        words = _words(f"{Path(mutant.key.file).stem} {mutant.key.function} {mutant.key.before}")
+        counts = Counter(word for test in tests for word in words & _words(test))
 
-    def _in_order(self, tests: Sequence[str], rank: Callable[[str], tuple[bool, bool]]) -> list[str]:
+        def rank(test: str) -> tuple[bool, float]:
+            return test not in likely, -sum(1 / counts[word] for word in sorted(words & _words(test)))
+
+        return self._in_order(tests, rank)
+
+    def _runners_of(self, mutant: Mutant) -> set[str]:
+        lines = self.runners.get(mutant.key.file, {})
+        return _union(lines.get(line, set()) for line in mutant.lines)
+
+    def _runners_at_import(self, mutant: Mutant) -> set[str]:
+        """Return what runs any line of a module or imports it by name; if there is nothing, what runs the room."""
+        module = mutant.key.file.removesuffix(".py").replace("/", ".")
+        importers = {file for file, modules in self.imports.items() if module in modules}
+        runners = _union(self.runners.get(mutant.key.file, {}).values()) | importers
+        return runners or _union(_union(each.values()) for each in self.runners.values())
+
+    def _in_order(self, tests: Sequence[str], rank: Callable[[str], tuple[bool, float]]) -> list[str]:
         spent = 0.0
         per_file: dict[str, float] = {}
         kept: list[str] = []
@@ -350,6 +369,12 @@ class Recording:
     def times_of(self, tests: Sequence[str]) -> dict[str, float]:
         """Return the seconds that each of these tests took."""
         return {test: self.seconds[test] for test in tests}
+
+
+@lru_cache(maxsize=10_000)
+def _words(text: str) -> frozenset[str]:
+    """Return the longer words of a text, without the endings of plurals."""
+    return frozenset(word.removesuffix("s") for word in re.findall("[a-z]{4,}", text.lower()))
 
 
 def _union(sets: Iterable[set[str]]) -> set[str]:

@@ -225,7 +225,7 @@ def record_tests(room: Room, copy: Copy) -> Recording:
         path.write_text(json.dumps(kept))
     recording = Recording()
     for file in room.tests:
-        recording.add(kept[file])
+        recording.add(file, kept[file], (room.root / file).read_text())
     return recording
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tools import mutate as mutate_tool
+from tools.mutant_runs import Recording
 from tools.mutants import find_mutants
 
 ROOT = Path(__file__).parents[2]
@@ -227,6 +228,30 @@ def test_only_what_repeats_counts(
     assert row and (row["verdict"], row["by"]) == (verdict, by)
     assert copy.ran == [(True, ["a", "b", "c"]), *repeats]
     assert not copy.statuses
+
+
+def test_tests_that_speak_of_the_change_run_first() -> None:
+    """First come likely tests, then those whose names share rare words with the change, then files with fast tests."""
+    file = "pyspark_rocketmq/planning/clip.py"
+    mutant = next(each for each in find_mutants(file, CODE) if each.key.function == "clip")
+    seconds = {"tests/a.py::test_fast": 0.1, "tests/b.py::test_limit": 2.0, "tests/c.py::test_slow": 3.0}
+    recording = Recording(seconds, {file: {mutant.line: set(seconds)}})
+
+    fast, of_limit, slow = seconds
+    assert recording.tests_of(mutant) == [of_limit, fast, slow]
+    assert recording.tests_of(mutant, [slow]) == [slow, of_limit, fast]
+
+
+def test_what_runs_at_import_is_judged_by_importers() -> None:
+    """A constant is judged by tests that run its module, and by those that only import it."""
+    file = "pyspark_rocketmq/planning/clip.py"
+    mutant = next(each for each in find_mutants(file, CODE) if each.key.before == "LIMIT = 10")
+    recording = Recording()
+    recording.add("tests/a.py", {"seconds": {"tests/a.py::test_runs": 0.1}, "lines": {file: {"8": ["tests/a.py"]}}}, "")
+    recording.add("tests/b.py", {"seconds": {"tests/b.py::test_imports": 0.2}, "lines": {}}, TESTS)
+    recording.add("tests/c.py", {"seconds": {"tests/c.py::test_other": 0.3}, "lines": {}}, "")
+
+    assert recording.tests_of(mutant) == ["tests/a.py::test_runs", "tests/b.py::test_imports"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "tests" / "mutants").glob("*.toml")), ids=lambda path: path.stem)
