@@ -368,7 +368,7 @@ def test_stopping_does_not_wait_for_ever() -> None:
     committer = Committer(hang)
     committer.acknowledge({queue_of(0): 1})
     begun = time.monotonic()
-    assert not committer.flush(0.05)
+    assert committer.flush(0.05) is False
     assert time.monotonic() - begun < 2
     end.set()
 
