@@ -32,7 +32,7 @@ from tools.mutants import Mutant
 
 MARKS = "not spark and not real and not chaos and not slow and not bench"
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".cache", "build", "__pycache__", ".*_cache", ".hypothesis")
-MOST_TEST_S = 30.0
+MOST_TEST_S = 20.0
 """The time of tests, as recorded, that one mutant gets; the slowest tests are left out."""
 RECORD_S = 3600.0
 """The time limit for recording."""
