@@ -11,10 +11,10 @@ Survivors are listed with reasons in tests/mutants/<room>.toml, below the number
 is 1 if a room kills less than 85 % of its mutants, or has a survivor that is not listed; build/mutants/<room>.toml has
 the numbers, and these survivors in the form of that list, without a reason.
 
-build/mutants/<room>.jsonl has each result. A stopped run goes on there: a result is used again while the changed file
-stays and, for a survivor that is not listed, the tests stay. The sample depends on the seed and on each mutant's own
-text, so that an edit of a room changes little of it. Mutants run in the order of the draw, so a stopped run has judged
-a smaller sample. Only tests that run the changed line are run, without Spark and real brokers.
+build/mutants/<room>.jsonl has each result. A stopped run goes on there: a result is used again while the changed
+function stays and, for a survivor that is not listed, the tests stay. The sample depends on the seed and on each
+mutant's own text, so that an edit of a room changes little of it. Mutants run in the order of the draw, so a stopped
+run has judged a smaller sample. Only tests that run the changed line are run, without Spark and real brokers.
 """
 
 from __future__ import annotations
@@ -175,14 +175,13 @@ class Results:
         self._path = room.built("jsonl")
         self._suite = room.digest(room.tests)
         self._listed = room.listed()
-        self._codes: dict[str, str] = {}
         lines = self._path.read_text().splitlines() if self._path.exists() else []
         self.rows = {_key(row): row for row in map(json.loads, lines)}
 
     def has(self, mutant: Mutant) -> bool:
         """Return whether there is a result that still holds."""
         row = self.rows.get(mutant.key)
-        if row is None or row["code"] != self._code(mutant.key.file):
+        if row is None or row["code"] != digest(mutant.around.encode()):
             return False
         return row["verdict"] in KILLED or row["suite"] == self._suite or mutant.key in self._listed
 
@@ -194,15 +193,10 @@ class Results:
                 counts[row["by"]] += 10 if key.function == mutant.key.function else 1
         return [test for test, _ in counts.most_common(MOST_KILLERS)]
 
-    def _code(self, file: str) -> str:
-        if file not in self._codes:
-            self._codes[file] = self._room.digest([file])
-        return self._codes[file]
-
     def add(self, mutant: Mutant, row: Row) -> None:
         """Write a result."""
         about = {**mutant.key._asdict(), "line": mutant.line, "operator": mutant.operator}
-        whole = {**about, **row, "code": self._code(mutant.key.file), "suite": self._suite}
+        whole = {**about, **row, "code": digest(mutant.around.encode()), "suite": self._suite}
         self.rows[mutant.key] = whole
         with self._path.open("a") as file:
             file.write(json.dumps(whole, ensure_ascii=False) + "\n")
