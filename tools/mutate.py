@@ -141,15 +141,16 @@ def mutate_room(room: Room, count: int, seed: str, jobs: int) -> bool:
     """Run a room's mutants that have no result yet, print the report, and return whether the room is good."""
     found = room.find()
     sample = choose(found, count, seed)
-    results = Results(room)
+    tests = room.tests  # The copies have these, whatever is written meanwhile.
+    results = Results(room, tests)
     left = [mutant for mutant in sample if not results.has(mutant)]
     left.sort(key=lambda mutant: _draw(mutant, seed))  # A stopped run has judged a smaller sample.
     print(f"==> {room.name}: {len(sample)} of {len(found)} mutants, {len(left)} to run", flush=True)
     if left:
         with copies(room.root, jobs) as made:
-            recording = record_tests(room, made[0])
+            recording = record_tests(room, tests, made[0])
             for copy in made:
-                import_foreign_modules(copy, room.tests)
+                import_foreign_modules(copy, tests)
             for number, (mutant, row) in enumerate(run(recording, results, left, made), start=1):
                 results.add(mutant, row)
                 if number % 25 == 0:
@@ -170,10 +171,9 @@ def _draw(mutant: Mutant, seed: str) -> str:
 class Results:
     """The results of a room, in a file that grows by a line with each."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, room: Room, tests: Iterable[str]) -> None:
         self._path = room.built("jsonl")
-        self._suite = room.digest(room.tests)
+        self._suite = room.digest(tests)
         self._listed = room.listed()
         lines = self._path.read_text().splitlines() if self._path.exists() else []
         self.rows = {_key(row): row for row in map(json.loads, lines)}
@@ -202,13 +202,13 @@ class Results:
             file.write(json.dumps(whole, ensure_ascii=False) + "\n")
 
 
-def record_tests(room: Room, copy: Copy) -> Recording:
+def record_tests(room: Room, tests: Sequence[str], copy: Copy) -> Recording:
     """Return which test runs which line; only files of tests that changed since the last time are run."""
     path = room.built("tests.json")
     kept = json.loads(path.read_text()) if path.exists() else {}
     code = sorted(str(each.relative_to(room.root)) for each in (room.root / room.folder).rglob("*.py"))
-    digests = {file: room.digest([file, *code]) for file in room.tests}
-    stale = [file for file in room.tests if kept.get(file, {}).get("digest") != digests[file]]
+    digests = {file: room.digest([file, *code]) for file in tests}
+    stale = [file for file in tests if kept.get(file, {}).get("digest") != digests[file]]
     if stale:
         print(f"    recording {len(stale)} files of tests", flush=True)
         recorded = record(copy, room.folder, stale)
@@ -218,7 +218,7 @@ def record_tests(room: Room, copy: Copy) -> Recording:
         kept |= {file: {"digest": digests[file], **part} for file, part in parts.items()}
         path.write_text(json.dumps(kept))
     recording = Recording()
-    for file in room.tests:
+    for file in tests:
         recording.add(file, kept[file], (room.root / file).read_text())
     return recording
 
