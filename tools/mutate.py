@@ -5,7 +5,7 @@
     python tools/mutate.py --mutants 50 --seed 2 --jobs 2 pull
 
 A mutant is killed if a test fails, the import fails, or the time limit ends the tests; else it survives. A failure or a
-time-out counts only if the test repeats it alone, with more time, and passes alone on the unchanged code.
+time-out counts only if it repeats, and if the test passes on the unchanged code, alone and after the same tests.
 
 Survivors are listed with reasons in tests/mutants/<room>.toml, below the numbers of the last whole run. The exit status
 is 1 if a room kills less than 85 % of its mutants, or has a survivor that is not listed; build/mutants/<room>.toml has
@@ -37,6 +37,7 @@ sys.path.insert(0, str(ROOT))
 
 from tools.mutant_runs import (  # noqa: E402  # the script runs from a plain checkout
     FAILED,
+    FAILED_AGAIN,
     RUNNING,
     WRONG_USE,
     Chosen,
@@ -259,8 +260,9 @@ def run(
 class Run:
     """Runs the tests of a mutant in a copy, until one of them fails without doubt.
 
-    A failure or a time-out counts only if it repeats: the test runs again, alone and with a longer time limit, and then
-    on the unchanged code, where it must pass. Else that test judges nothing, and the tests after it go on.
+    A failure or a time-out counts only if it repeats: a failed test runs again at once, one that was late runs again
+    alone and with a longer time limit. The test must also pass on the unchanged code, after the same tests and alone.
+    Else it judges nothing, and the tests after it go on.
     """
 
     def __init__(self, copy: Copy, mutant: Mutant, tests: Mapping[str, float], fit: dict[str, bool]) -> None:
@@ -300,19 +302,29 @@ class Run:
         """
         if not by:
             return verdict == "killed" or (yield from self._try(tests, REPEAT_FACTOR)) != ("survived", "")
-        if (yield from self._try([by], REPEAT_FACTOR)) == ("survived", ""):
+        if self._copy.read(FAILED_AGAIN) != by and (yield from self._try([by], REPEAT_FACTOR)) == ("survived", ""):
             return False
         if by not in self._fit:
-            self._fit[by] = (yield from self._try([by], REPEAT_FACTOR, is_changed=False)) == ("survived", "")
-            if not self._fit[by]:
-                print(f"    {by} fails alone without any change, and judges nothing", flush=True)
+            yield from self._check_fitness(by, tests)
         return self._fit[by]
+
+    def _check_fitness(self, test: str, tests: Sequence[str]) -> Generator[None, None, None]:
+        """Note whether a test passes on the unchanged code, alone and after the tests that ran before it."""
+        before = tests[: tests.index(test) + 1]
+        self._fit[test] = (yield from self._passes_unchanged([test])) and (
+            len(before) == 1 or (yield from self._passes_unchanged(before))
+        )
+        if not self._fit[test]:
+            print(f"    {test} fails alone or in another order without any change, and judges nothing", flush=True)
+
+    def _passes_unchanged(self, tests: Sequence[str]) -> Generator[None, None, bool]:
+        return (yield from self._try(tests, REPEAT_FACTOR, is_changed=False)) == ("survived", "")
 
     def _try(
         self, tests: Sequence[str], time_factor: float = 1.0, *, is_changed: bool = True
     ) -> Generator[None, None, tuple[str, str]]:
         """Run tests, with `time_factor` times the usual time limit; return the verdict and the test that gave it."""
-        for name in (FAILED, RUNNING):
+        for name in (FAILED, FAILED_AGAIN, RUNNING):
             (self._copy.folder / name).unlink(missing_ok=True)
         times = {test: self._tests[test] for test in tests}
         files = sorted({test.partition("::")[0] for test in tests})
