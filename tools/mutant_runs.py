@@ -27,6 +27,7 @@ from typing import Any
 
 import coverage
 import pytest
+from _pytest.runner import runtestprotocol
 
 from tools.mutants import Mutant
 
@@ -42,8 +43,8 @@ LOOP_S = 5.0
 """The processor time of a test that is taken for an endless loop, above three times the time that was recorded."""
 HANGING_S = 10.0
 """The time of a test that is taken for endless waiting, above five times the time that was recorded."""
-FAILED, RUNNING = "failed.txt", "running.txt"
-"""Files beside a copy with the name of the test that failed, and of the one that runs."""
+FAILED, FAILED_AGAIN, RUNNING = "failed.txt", "failed_again.txt", "running.txt"
+"""Files beside a copy with the name of the test that failed, and failed again, and of the one that runs."""
 WRONG_USE = 70
 """The exit status of a process that could not run the tests of its copy."""
 
@@ -285,7 +286,18 @@ class Chosen(Repeatable):
         """Have the process killed if the test computes for too long; a busy machine does not shorten this time."""
         (self._copy.folder / RUNNING).write_text(item.nodeid)
         signal.setitimer(signal.ITIMER_PROF, (LOOP_S + 3 * self.seconds[item.nodeid]) * self._time_factor)
-        return (yield)
+        result = yield
+        if self._copy.read(FAILED) == item.nodeid:
+            self._repeat(item)
+        return result
+
+    def _repeat(self, item: pytest.Item) -> None:
+        """Run a failed test again, and write its name if it fails again."""
+        (self._copy.folder / RUNNING).write_text(item.nodeid)
+        if isinstance(item, pytest.Function):
+            item._initrequest()
+        if any(report.failed for report in runtestprotocol(item, log=False)):
+            (self._copy.folder / FAILED_AGAIN).write_text(item.nodeid)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
