@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from ..model import MessageQueue, SendRequest
 from ..wire.compression import compress
-from ..wire.properties import MAX_PROPERTIES_BYTES
+from ..wire.properties import MAX_BATCH_PROPERTIES_BYTES
 from .arrays import Integers, Mask, buffer_of, fixed_texts, hash_texts, join, mix, offsets_of, sizes_of, to_arrow
 from .columns import Columns, read_columns
 from .faults import Fault, find_faults
@@ -28,12 +28,6 @@ from .texts import property_texts, with_id
 
 __all__ = ["BATCH_PROPERTIES", "EncodeSettings", "Encoded", "Encoder"]
 
-_MOST_BATCH_PROPERTIES_BYTES = MAX_PROPERTIES_BYTES - 1024
-"""The most bytes of properties of a message in a batch.
-
-Brokers up to 5.3.3 append the properties of the batch and some of their own, and do not check the sum: a message with
-more than `MAX_PROPERTIES_BYTES` is acknowledged, and cannot be read.
-"""
 BATCH_PROPERTIES = "WAIT\x01true\x02"
 _ENTRY_HEAD = np.dtype([("total", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body", ">i4")])
 _ENTRY_OVERHEAD = _ENTRY_HEAD.itemsize + 2
@@ -127,7 +121,7 @@ class _Rows:
         flags = np.zeros(columns.count, np.int64) if columns.flag is None else columns.flag
         self._flags = flags[order]
         entry_sizes = sizes_of(columns.body) + sizes_of(properties) + _ENTRY_OVERHEAD
-        is_large = (entry_sizes > settings.batch_bytes) | (sizes_of(properties) > _MOST_BATCH_PROPERTIES_BYTES)
+        is_large = (entry_sizes > settings.batch_bytes) | (sizes_of(properties) > MAX_BATCH_PROPERTIES_BYTES)
         self._is_single = (_is_delayed(columns) | is_large)[order]
         if settings.batch_rows == 1:
             self._is_single[:] = True
