@@ -31,7 +31,7 @@ from ..broker_errors import (
     TopicNotExist,
 )
 from ..cluster.cluster import open_shared_cluster
-from ..cluster.messages import TEMPLATE_TOPIC, Receipt, Sending
+from ..cluster.messages import Receipt, Sending
 from ..cluster.settings import ClusterSettings
 from ..errors import (
     AddressNotAllowed,
@@ -40,7 +40,6 @@ from ..errors import (
     RequestTimeout,
     RocketMQError,
     SendError,
-    TopicNotFound,
     TransportError,
 )
 from ..model import Address, Message, MessageQueue
@@ -63,8 +62,6 @@ from .settings import ProducerSettings
 __all__ = ["Producer", "TransactionChecker", "TransactionReceipt", "TransactionResolution"]
 
 CLOSING_S = 5.0
-_MOST_NEW_QUEUES = 4
-"""The most queues at each broker for a topic that its first message creates, as in Java's producer."""
 _ELSEWHERE = (
     TransportError,
     AddressNotAllowed,
@@ -126,8 +123,6 @@ class Producer(Running):
         self._presence = Presence(self._cluster, self.client_id)
         self._packing = Packing(settings, self._clock)
         self._turns = itertools.count()
-        self._new_topics: set[str] = set()
-        """Topics that do not exist yet: their first message creates them."""
         self._timer = Loop(f"producer {settings.group}", self._clock)
         self._checks = Loop(f"checks {settings.group}", self._clock)
 
@@ -224,29 +219,7 @@ class Producer(Running):
             yield chosen
 
     def _queues(self, topic: str) -> Sequence[MessageQueue]:
-        """Return the topic's writable queues; for a missing topic, the queues that its first message creates."""
-        try:
-            queues = self._cluster.routes.route(topic).writable
-            self._new_topics.discard(topic)
-        except TopicNotFound as error:
-            queues = self._new_queues(topic, error)
-        if not queues:
-            advice = "give the topic write permission, or bring its brokers back"
-            raise NoBrokerAvailable("no queue of the topic may be written now", advice=advice, topic=topic)
-        return queues
-
-    def _new_queues(self, topic: str, not_found: TopicNotFound) -> tuple[MessageQueue, ...]:
-        """Return the queues that a new topic will have, derived from those of the template topic.
-
-        Only brokers that create topics at the first message have the template topic. If no broker has it, raise
-        `not_found`.
-        """
-        try:
-            template = self._cluster.routes.route(TEMPLATE_TOPIC).writable
-        except TopicNotFound:
-            raise not_found from None
-        self._new_topics.add(topic)
-        return tuple(queue._replace(topic=topic) for queue in template if queue.queue_id < _MOST_NEW_QUEUES)
+        return self._cluster.writable.queues(topic)
 
     def _sending(self, queue: MessageQueue, payload: Payload) -> Sending:
         return Sending(
@@ -258,7 +231,7 @@ class Producer(Running):
             sys_flag=payload.sys_flag,
             flag=payload.flag,
             is_batch=payload.is_batch,
-            route_topic=TEMPLATE_TOPIC if queue.topic in self._new_topics else "",
+            route_topic=self._cluster.writable.route_topic(queue.topic),
         )
 
     def _deadline(self) -> Deadline:

@@ -55,10 +55,10 @@ from ..wire.commands import (
     UpdateSubscriptionGroupRequestHeader,
 )
 from .broker import Brokers, to_queue
-from .messages import TEMPLATE_TOPIC
 from .nameserver import NameServers
 from .routes import BrokerEndpoints
 from .servers import Reply
+from .writable import TEMPLATE_TOPIC
 
 
 class Admin:

@@ -50,8 +50,11 @@ class Request(NamedTuple):
 
 Event = Reply | Request
 
-Writer = Callable[[Sequence[int]], list[bytes]]
-"""A function that returns the frames of several requests, given an opaque for each."""
+Writer = Callable[[Sequence[int]], Sequence[bytes | memoryview]]
+"""A function that returns the frames of several requests, given an opaque for each.
+
+A frame may be divided into parts, whose sum the writer must keep below the limit of frames.
+"""
 
 
 class Session:
