@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -353,10 +354,23 @@ class StubCluster:
         self._runtime.call_repeatedly(SAVE_INTERVAL_S, self._save)
 
     def _save(self) -> None:
+        """Write all files of the data directory. If that fails for a server, go on; at the end, raise all failures."""
+        failures: list[OptionError] = []
+        for save in self._saves():
+            try:
+                save()
+            except OptionError as failure:
+                failures.append(failure)
+        if failures:
+            failures[0].what = "; ".join(failure.what for failure in failures)
+            raise failures[0]
+
+    def _saves(self) -> Iterator[Callable[[], None]]:
+        """Yield the functions that write the files of the name server and of each broker."""
         if self._name_server_files:
-            self._name_server_files.save(self.state)
+            yield partial(self._name_server_files.save, self.state)
         for broker, files in self._files.items():
-            files.save(broker)
+            yield partial(files.save, broker)
 
     def _open_proxy(self) -> GrpcServer:
         from .grpc_proxy import ProxyOptions, open_proxy  # needs grpcio, which may be absent

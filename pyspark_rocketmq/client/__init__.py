@@ -10,7 +10,7 @@
     stores                      positions, and where to begin in a queue without one       durable_file   a safe write
     pull_service                one pull in flight for each held queue       pull_connections   its connections
     concurrent, orderly         call the listener with pulled messages       hooks   call hooks before and after
-    locks                       locks of queues consumed in order            registry   one consumer of each name
+    locks                       locks of queues consumed in order            registry   one client of each name
     redelivery                  returns failed messages      corrections    moves positions for brokers and admins
     requests, running_info, statistics                       responses to requests of brokers and administrators
     clock, loop                 time, threads                outgoing       turns messages into send requests

@@ -41,7 +41,7 @@ class ConcurrentService:
         self,
         *,
         listener: ConcurrentListener,
-        hooks: Hooks,
+        hooks: Hooks | None,
         settings: ConsumerSettings,
         state: MemberState,
         table: AssignmentTable,
@@ -108,17 +108,18 @@ class ConcurrentService:
 
     def _consume_batch(self, assigned: Assigned, batch: MessageBatch) -> Consumed:
         """Call the hooks and the listener with a batch, count the result for administrators, and return it."""
-        context = self._hooks.before(assigned.queue, batch)
+        hooks = self._hooks
+        context = hooks.before(assigned.queue, batch) if hooks else None
         began_s = self._now_s()
         assigned.process_queue.begin_consuming(batch.offset, began_s)
         batch.note_consume_start(self._wall_ms())
         result, mistake = self._call_listener(batch)
         spent_s = self._now_s() - began_s
-        if context:
+        if hooks and context:
             is_success = result.is_success
             status = "CONSUME_SUCCESS" if is_success else "RECONSUME_LATER"
-            kind = mistake or self._hooks.judge(spent_s, is_failed=not is_success)
-            self._hooks.after(context, status, is_success, kind)
+            kind = mistake or hooks.judge(spent_s, is_failed=not is_success)
+            hooks.after(context, status, is_success, kind)
         succeeded = _done_count(result, batch.message_count)
         failed = batch.message_count - succeeded
         self._statistics.consumed(assigned.queue.topic, spent_s, succeeded=succeeded, failed=failed)

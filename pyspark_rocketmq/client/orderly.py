@@ -55,7 +55,7 @@ class OrderlyService:
         self,
         *,
         listener: OrderlyListener,
-        hooks: Hooks,
+        hooks: Hooks | None,
         settings: ConsumerSettings,
         state: MemberState,
         table: AssignmentTable,
@@ -189,17 +189,18 @@ class OrderlyService:
 
     def _consume_batch(self, assigned: Assigned, batch: Messages) -> bool:
         """Call hooks and listener with a batch, and apply the result; return False if no batch may follow at once."""
-        context = self._hooks.before(assigned.queue, batch)
+        hooks = self._hooks
+        context = hooks.before(assigned.queue, batch) if hooks else None
         began_s = self._now_s()
         with assigned.process_queue.consume_lock:
             if assigned.process_queue.dropped:
                 return False
             result, mistake = self._call_listener(batch)
         spent_s = self._now_s() - began_s
-        if context:
+        if hooks and context:
             status = result.status
-            kind = mistake or self._hooks.judge(spent_s, is_failed=status is OrderlyStatus.SUSPEND)
-            self._hooks.after(context, status.value, status in _SUCCESSES, kind)
+            kind = mistake or hooks.judge(spent_s, is_failed=status is OrderlyStatus.SUSPEND)
+            hooks.after(context, status.value, status in _SUCCESSES, kind)
         auto_commit = self._settings.auto_commit if result.auto_commit is None else result.auto_commit
         self._count(assigned, batch, result.status, auto_commit, spent_s)
         return self._settle(assigned, batch, result, auto_commit)
