@@ -7,18 +7,18 @@ that all rows are stored.
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import cycle
 from typing import NamedTuple
 
-from pyspark_rocketmq.cluster.messages import TEMPLATE_TOPIC
+from pyspark_rocketmq.cluster.messages import Sending, send_header
+from pyspark_rocketmq.cluster.servers import unsigned_fields
+from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.encode.ids import BatchIdentity
 from pyspark_rocketmq.encode.requests import Encoder, EncodeSettings
 from pyspark_rocketmq.model import Address, MessageQueue, SendRequest
-from pyspark_rocketmq.wire.commands import SendBatchMessageRequestHeader, SendMessageRequestHeaderV2, to_fields
 from pyspark_rocketmq.wire.session import Session
 from tests.bench.raw_sockets import connect, exchange
 from tests.bench.rows_to_write import ROWS, record_batches
@@ -43,7 +43,7 @@ class Frame(NamedTuple):
 
 def send_raw(address: Address, queues: Sequence[MessageQueue], count: int, size: int, batch: int) -> Sent:
     """Send at least `count` rows with bodies of `size` bytes, up to `batch` in one request; return rows and seconds."""
-    frames = list(_enough(prepared_frames(tuple(queues), size, batch), count))
+    frames = list(_enough(prepared_frames(address, tuple(queues), size, batch), count))
     depth = min(WINDOW, WINDOW_BYTES // max(len(frame.data) for frame in frames))
     requests = [frame.data for frame in frames]
     with connect(address) as connection:
@@ -63,30 +63,24 @@ def _enough(frames: Sequence[Frame], count: int) -> Iterator[Frame]:
 
 
 @cache
-def prepared_frames(queues: tuple[MessageQueue, ...], size: int, batch: int) -> list[Frame]:
+def prepared_frames(address: Address, queues: tuple[MessageQueue, ...], size: int, batch: int) -> list[Frame]:
     """Return the frames of all rows in memory; they go to the queues in turn."""
-    session, queue_of = Session(), cycle(queues)
+    session, cluster, queue_of = Session(), ClusterSettings((address,)), cycle(queues)
     settings = EncodeSettings(topic=queues[0].topic, batch_rows=batch)
     encoder = Encoder(settings, BatchIdentity("raw sockets", "bench", 0), 0, lambda _: queues)
     requests = (request for each in record_batches(size, ROWS) for request in encoder.encode(each).requests)
-    return [_frame(session, request, next(queue_of)) for request in requests]
+    return [_frame(session, cluster, request, next(queue_of)) for request in requests]
 
 
-def _frame(session: Session, request: SendRequest, queue: MessageQueue) -> Frame:
-    kind = SendBatchMessageRequestHeader if request.is_batch else SendMessageRequestHeaderV2
-    header = kind(
+def _frame(session: Session, settings: ClusterSettings, request: SendRequest, queue: MessageQueue) -> Frame:
+    sending = Sending(
         producer_group="bench_raw",
-        topic=queue.topic,
-        default_topic=TEMPLATE_TOPIC,
-        default_topic_queue_nums=4,
-        queue_id=queue.queue_id,
-        sys_flag=request.sys_flag,
-        born_timestamp=time.time_ns() // 10**6,
-        flag=request.flag,
+        queue=queue,
+        body=bytes(request.body),
         properties=request.properties,
-        reconsume_times=0,
-        unit_mode=False,
-        batch=request.is_batch,
+        born_timestamp_ms=time.time_ns() // 10**6,
+        is_batch=request.is_batch,
     )
-    _, data = session.request(kind.code, to_fields(header), bytes(request.body))
+    header = send_header(sending)
+    _, data = session.request(header.code, unsigned_fields(settings, header, queue.broker_name), sending.body)
     return Frame(data, len(request.rows))

@@ -36,7 +36,7 @@ def test_rows_are_counted_in_whole_rounds(count: int, rounded: int) -> None:
 @pytest.mark.parametrize("batch", [1, 32])
 def test_engine_and_raw_sockets_store_the_same(batch: int) -> None:
     """The engine and raw sockets store the same rows, with the same properties but for the message ids."""
-    parameters = {"topic": "bench", "count": 64, "size": SIZE, "batch": batch}
+    parameters: dict[str, Any] = {"topic": "bench", "count": 64, "size": SIZE, "batch": batch}
     with StubBroker(topics={"bench": 4}) as stub:
         assert worker.raw_sends(stub.name_server, **parameters)["messages"] == 64
         raw = _stored(stub)

@@ -8,7 +8,7 @@ must not be subtracted.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,7 +37,10 @@ class Meter:
 
     def read(self) -> dict[str, Usage]:
         """Return {label: processor time and peak memory since the creation of the meter}."""
-        return {name: Usage(sum(map(self._used, pids())), sum(peaks_mib(pids()))) for name, pids in self._groups.items()}
+        return {name: self._usage(list(pids())) for name, pids in self._groups.items()}
+
+    def _usage(self, pids: Sequence[int]) -> Usage:
+        return Usage(sum(map(self._used, pids)), sum(peaks_mib(pids)))
 
     def _used(self, pid: int) -> float:
         return max(0.0, _cpu_seconds(pid) - self._began.get(pid, 0.0))

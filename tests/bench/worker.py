@@ -135,27 +135,26 @@ def raw_sends(name_server: str, topic: str, count: int, size: int, batch: int) -
 def sends(name_server: str, topic: str, count: int, size: int, batch: int) -> Answer:
     """Encode rows into requests of up to `batch` rows, and send them."""
     cluster, rows = _cluster(name_server), list(record_batches(size, count))
-    queues = list(cluster.routes.route(topic).writable)
-    encoder = Encoder(EncodeSettings(topic=topic, batch_rows=batch), BatchIdentity(uuid4().hex, "bench", 0), 0, lambda _: queues)
-    pipeline = SendPipeline(cluster, SendSettings(producer_group="bench_engine"), lambda _: queues)
-    sent = 0
+    queues = cluster.routes.route(topic).writable
+    settings, identity = EncodeSettings(topic=topic, batch_rows=batch), BatchIdentity(uuid4().hex, "bench", 0)
+    encoder = Encoder(settings, identity, 0, lambda _: queues)
+    pipeline = SendPipeline(cluster, SendSettings(producer_group="bench_sends"), lambda _: queues)
     began = time.perf_counter()
     for each in rows:
         for request in encoder.encode(each).requests:
             pipeline.submit(request)
-        sent += _stored_rows(pipeline.take_outcomes())
+        _check_stored(pipeline.take_outcomes())
     pipeline.flush()
-    sent += _stored_rows(pipeline.take_outcomes())
     seconds = time.perf_counter() - began
+    _check_stored(pipeline.take_outcomes())
     pipeline.close()
-    return _answer(sent, seconds)
+    return _answer(pipeline.statistics.rows, seconds)
 
 
-def _stored_rows(outcomes: Sequence[Outcome]) -> int:
+def _check_stored(outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         if outcome.error:
             raise outcome.error
-    return sum(len(outcome.request.rows) for outcome in outcomes)
 
 
 # --- decoding ------------------------------------------------------------------------------------------------------
