@@ -19,7 +19,7 @@ Threads: The *timer* loop runs rounds of rebalancing, commits and everything tha
 the table of held queues, apart from `assign` and `seek` of a pull consumer. The *heartbeats* loop sends heartbeats,
 which must not wait for the timer loop. The *pull* loop sends the first pull of a queue, and each pull that was delayed.
 The reader threads of the shared connections handle each response to a pull and send the next pull. One short-lived
-thread connects to each new address. Worker threads run the listener.
+thread connects to each new address. A pool of threads runs the listener.
 
 Names are imported when they are first used, because Spark's processes need only the settings.
 """

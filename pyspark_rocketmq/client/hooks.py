@@ -98,5 +98,5 @@ def _call(methods: Sequence[Callable[[ConsumeContext], object]], context: Consum
     for method in methods:
         try:
             method(context)
-        except BaseException:  # `sys.exit()`, too: it must not end the worker.
+        except BaseException:  # `sys.exit()`, too: it must not end the thread.
             _log.exception("the hook %r failed on messages of %s and is ignored", method, context.queue)

@@ -8,7 +8,6 @@ it. All other rows are sent one by one. Requests to one queue are in the order o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..model import MessageQueue, SendRequest
-from ..wire.compression import Compression, compress
+from ..wire.compression import compress
 from ..wire.properties import MAX_PROPERTIES_BYTES
 from .arrays import Integers, Mask, buffer_of, fixed_texts, hash_texts, join, mix, offsets_of, sizes_of, to_arrow
 from .columns import Columns, read_columns
 from .faults import Fault, find_faults
 from .ids import BatchIdentity, ids_by_content, ids_by_row_id
 from .placing import ANY_QUEUE, Placing, Queues, place_rows
+from .settings import EncodeSettings
 from .texts import property_texts, with_id
 
 __all__ = ["BATCH_PROPERTIES", "EncodeSettings", "Encoded", "Encoder"]
@@ -39,20 +39,6 @@ _ENTRY_HEAD = np.dtype([("total", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("fl
 _ENTRY_OVERHEAD = _ENTRY_HEAD.itemsize + 2
 _TOPIC, _PROPERTIES, _BODY, _BROKER = 3, 4, 5, 6
 """Streams of hashes, different from those of row ids."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodeSettings:
-    """The options of a sink that decide what requests look like."""
-
-    topic: str | None = None
-    max_body_bytes: int = 4 * 2**20
-    batch_rows: int = 32
-    batch_bytes: int = 2**20
-    compress_over_bytes: int = 4096
-    compression: Compression = Compression.ZLIB
-    key_is_sharding_key: bool = False
-    places_by_key: bool = True
 
 
 class Encoded(NamedTuple):
