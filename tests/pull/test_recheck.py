@@ -11,7 +11,9 @@ from pyspark_rocketmq.errors import AnswerMismatch
 from pyspark_rocketmq.model import Block, MessageQueue, QueueRange
 from pyspark_rocketmq.pull.recheck import Recheck
 from pyspark_rocketmq.pull.settings import PullSettings
+from pyspark_rocketmq.wire.record import decode_record, encode_record
 from tests.cluster.scripted import ScriptedLinks, cluster_of, route_of
+from tests.decode.samples import inner_batch
 
 from .scripted_queue import Told, record_at
 
@@ -47,6 +49,7 @@ def test_filtered_messages_that_the_master_does_not_have_are_told(
 
     class Scripted(Recheck):
         def read_again(self, block: Block) -> Iterator[Block]:
+            assert block.covered == 0  # Filtered messages are not counted.
             for at in (2, 9):
                 if at in wanted:
                     yield Block(memoryview(record_at(at, 100 * at)), asked, 1, at, 1, at + 1)
@@ -140,6 +143,19 @@ def test_a_response_with_enough_messages_stays_as_it_is() -> None:
     with pytest.raises(AnswerMismatch, match="holds 4 messages for 3 offsets"):
         list(recheck.whole(short([0, 1, 2, 2], 3)))
     assert told.losses == []
+
+
+@pytest.mark.parametrize(("first", "end"), [(0, 3), (1, 3), (0, 2), (1, 2)])
+def test_messages_of_an_inner_batch_count_within_the_response(first: int, end: int) -> None:
+    """Of an inner batch, the messages at offsets that the response covers count, and no others."""
+    batch = inner_batch(decode_record(record_at(0, 700))[0], [b"a", b"b", b"c"])
+    block = Block(memoryview(encode_record(batch)), QueueRange(QUEUE, first, end), 1, first, end - first, end)
+    assert list(without_master(Told()).whole(block)) == [block]
+
+    missing = block._replace(wanted=QueueRange(QUEUE, first, end + 2), covered=end + 2 - first, next_offset=end + 2)
+    told = Told()
+    assert len(list(without_master(told).whole(missing))) == 1
+    assert told.losses == [(3, end + 2)]
 
 
 @pytest.mark.parametrize("records", [[(2, 200), (3, 200)], [(2, 300), (3, 200)]], ids=["twice", "out of order"])
