@@ -143,6 +143,14 @@ def test_parts_of_inner_batches_fit_into_record_batches(size: BatchSize) -> None
     assert max(batch.num_rows for batch in decoded) <= min(size.messages, size.byte_count // 200)
 
 
+def test_large_messages_of_an_inner_batch_come_one_by_one() -> None:
+    """If each message of a large inner batch exceeds the size of a record batch, each makes one of its own."""
+    record = batch_of([BatchEntry(b"%03d" % number * 200) for number in range(40)])
+    decoded = [each.batch for each in ColumnDecoder(["body"]).decode_all([block([record])], BatchSize(byte_count=500))]
+    assert [batch.num_rows for batch in decoded if batch.num_rows] == [1] * 40
+    assert [batch.column(0)[0].as_py()[:3] for batch in decoded if batch.num_rows] == [b"%03d" % n for n in range(40)]
+
+
 def test_small_record_batches_are_decoded_one_message_at_a_time() -> None:
     """If record batches have one message, a message of a large inner batch costs no more than one of a small one."""
     record, small = (batch_of([BatchEntry(b"x")] * count) for count in (3000, 30))
