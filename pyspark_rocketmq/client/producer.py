@@ -144,7 +144,7 @@ class Producer(Running):
         self._timer.repeat(self._settings.heartbeat_s, self._settings.heartbeat_s, self._beat)
 
     def _close(self) -> None:
-        """Wait for asynchronous sends, unregister, close the connections, and free the client id for another producer."""
+        """Wait for asynchronous sends, unregister, close the connections, and free the client id for others."""
         try:
             self._async.close()
             self._timer.stop(CLOSING_S)
@@ -179,8 +179,8 @@ class Producer(Running):
         """
         payload = self._packing.pack(message)
         chosen = self._choose(message, queue, select)
-        flags = {"flag": payload.flag, "sys_flag": payload.sys_flag}
-        return self._async.submit(SendRequest(message.topic, chosen, payload.body, payload.properties, (), **flags))
+        request = SendRequest(message.topic, chosen, payload.body, payload.properties, ())
+        return self._async.submit(request._replace(flag=payload.flag, sys_flag=payload.sys_flag))
 
     def send_ordered(self, message: Message, key: str) -> Receipt:
         """Store a message in the queue that the key's hash selects, as in Java's client; return the receipt."""
