@@ -84,7 +84,7 @@ class Finding(Enum):
     VANISHED = auto()
     NOT_IN_ROUTE = auto()
     RESET_BY_ADMIN = auto()
-    GAP = auto()
+    MESSAGES_MISSING = auto()
 
 
 class Block(NamedTuple):

@@ -57,6 +57,7 @@ from .loop import Loop
 from .membership import Presence, make_client_id, producer_heartbeat
 from .message import Pulled, ReceivedMessage, view_record
 from .outgoing import Packing, Payload
+from .registry import Names, register, unregister
 from .running import Running
 from .settings import ProducerSettings
 
@@ -124,6 +125,8 @@ class Producer(Running):
         self.client_id = make_client_id(settings.instance_name, settings.unit_name)
         self._cluster = open_shared_cluster(to_cluster_settings(cluster), self._serve)
         self._presence = Presence(self._cluster, self.client_id)
+        where = self._cluster.settings
+        self._names = Names(where.name_servers, where.namespace, settings.group, self.client_id, kind="producer")
         self._packing = Packing(settings, self._clock)
         self._turns = itertools.count()
         self._async = AsyncSends(self._cluster, settings)
@@ -134,18 +137,22 @@ class Producer(Running):
         return f"<Producer {self.client_id} of {self._settings.group}>"
 
     def _start(self) -> None:
-        """Begin to send heartbeats."""
+        """Begin to send heartbeats. Raise if another producer of this process has the same group and client id."""
+        register(self, self._names)
         self._timer.start()
         self._checks.start()
         self._timer.repeat(self._settings.heartbeat_s, self._settings.heartbeat_s, self._beat)
 
     def _close(self) -> None:
-        """Wait for asynchronous sends, unregister, and close the connections."""
-        self._async.close()
-        self._timer.stop(CLOSING_S)
-        self._checks.stop(CLOSING_S)
-        self._presence.leave(producer_group=self._settings.group)
-        self._cluster.close()
+        """Wait for asynchronous sends, unregister, close the connections, and free the client id for others."""
+        try:
+            self._async.close()
+            self._timer.stop(CLOSING_S)
+            self._checks.stop(CLOSING_S)
+            self._presence.leave(producer_group=self._settings.group)
+        finally:
+            unregister(self, self._names)
+            self._cluster.close()
 
     # --- sending -----------------------------------------------------------------------------------------------------
 

@@ -185,9 +185,10 @@ def test_a_topic_that_no_broker_creates_is_an_error(group: Group) -> None:
     ("resolution", "visible"), [(TransactionResolution.COMMIT, [b"x"]), (TransactionResolution.ROLLBACK, [])]
 )
 def test_a_transaction_ends_as_its_sender_says(
-    group: Group, resolution: TransactionResolution, visible: list[bytes]
+    make_group: Callable[..., Group], resolution: TransactionResolution, visible: list[bytes]
 ) -> None:
     """Consumers see the message of a transaction if `execute` returns COMMIT, and not if it returns ROLLBACK."""
+    group = make_group(settings=Settings(transaction_op_batch_interval_ms=0))
     seen: list[list[bytes]] = []
 
     def our_part(_: Message) -> TransactionResolution:

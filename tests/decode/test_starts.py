@@ -13,7 +13,7 @@ from pyspark_rocketmq.decode.bulk import Starts, maybe_find_starts
 from pyspark_rocketmq.decode.decoder import ColumnDecoder
 from pyspark_rocketmq.decode.spans import Spans
 from pyspark_rocketmq.errors import DecodeError
-from pyspark_rocketmq.model import Block
+from pyspark_rocketmq.model import Block, MessageQueue
 from pyspark_rocketmq.wire.scan import MIN_RECORD_BYTES, record_starts
 
 from .samples import PLAIN, block, irregular_records, plain_records, whole
@@ -49,10 +49,18 @@ def test_answers_of_unequal_counts_are_walked_in_lock_step(count: int) -> None:
     assert found.counts.tolist() == [at % 3 + 1 for at in range(count)]
 
 
+def test_the_smallest_records_are_walked_in_lock_step() -> None:
+    """The scan in lock step finds records without body, properties and topic."""
+    empty = replace(PLAIN, body=b"", properties_text=b"")
+    found = maybe_find([block([empty, empty], queue=MessageQueue("", "broker-a", 3))] * 8)
+    assert found and found.counts.tolist() == [2] * 8
+
+
 def test_few_or_unequal_answers_are_walked_one_by_one() -> None:
-    """The scan in lock step returns None for fewer than eight responses, and for responses of very unequal sizes."""
+    """The scan in lock step returns None for fewer than eight responses, and if one is over four times the average."""
     assert maybe_find([block([PLAIN])] * 7) is None
-    assert maybe_find([*[block([PLAIN])] * 20, block([PLAIN] * 100)]) is None
+    assert maybe_find([*[block([PLAIN])] * 24, block([PLAIN] * 4)]) is not None
+    assert maybe_find([*[block([PLAIN])] * 24, block([PLAIN] * 6)]) is None
 
 
 def _decoded_or_refused(blocks: list[Block]) -> list[int] | str:

@@ -171,6 +171,15 @@ def test_a_published_position_never_goes_back(stub: StubBroker, caplog: pytest.L
     assert caplog.text.count("ahead of this query's") == 1
 
 
+def test_an_equal_position_is_no_news(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """If another client has committed just the query's position, there is nothing to warn of."""
+    store_offsets(stub, BOTH)
+    with Run(options_for(stub, consumerGroup=GROUP)) as run:
+        run.trigger()
+        run.trigger()
+    assert stub.offsets(GROUP) == BOTH and "ahead of this query's" not in caplog.text
+
+
 def test_afterwards_only_what_changed_is_published(stub: StubBroker) -> None:
     """After the first commit of a run, a commit sends only the queues whose positions have changed."""
     with Run(options_for(stub, consumerGroup=GROUP)) as run:
@@ -359,7 +368,7 @@ def test_stopping_does_not_wait_for_ever() -> None:
     committer = Committer(hang)
     committer.acknowledge({queue_of(0): 1})
     begun = time.monotonic()
-    assert not committer.flush(0.05)
+    assert committer.flush(0.05) is False
     assert time.monotonic() - begun < 2
     end.set()
 

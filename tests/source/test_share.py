@@ -230,6 +230,22 @@ def test_members_with_another_strategy_are_reported(stub: StubBroker, caplog: py
     assert asked.fired == 0
 
 
+def test_a_round_lists_members_once_for_each_topic(stub: StubBroker) -> None:
+    """The check of strategies takes the members that rebalancing has listed, without a request of its own."""
+    options = shared(stub)
+    assert options.share
+    member = QueryMember(options, options.share, QUICK)
+    member._membership.refresh_routes()
+    member._membership.heartbeat()
+    member._run_round()
+    listed = stub.faults.delay(0, on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None)
+    member._run_round()
+    topics = [topic for topic in member._membership.subscriptions if member._membership.queues(topic)]
+    member.close()
+
+    assert listed.fired == len(topics) > 0
+
+
 def test_members_that_agree_are_not_reported(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
     """If all members have the same subscriptions and strategy, nothing is logged about them."""
     asked = stub.faults.delay(0, on=RequestCode.GET_CONSUMER_RUNNING_INFO, times=None)
@@ -324,6 +340,16 @@ def test_queues_without_a_position_may_be_an_error(stub: StubBroker) -> None:
     """With `startingOffsetsDefault=error` a queue without a position fails the query."""
     with quick_run(shared(stub, startingOffsetsDefault="error")) as run, pytest.raises(OptionError, match="committed"):
         run.plan()
+
+
+def test_a_query_that_may_not_read_its_topic_joins_no_group(stub: StubBroker) -> None:
+    """If no queue of a topic may be read, a new query fails before it becomes a member."""
+    stub.state.brokers[0].topics.find_or_create("closed", 1, perm=2)
+    rhythm = replace(QUICK, join_timeout_s=2.0)
+    with quick_run(shared(stub, subscribe=f"{TOPIC},closed"), rhythm=rhythm) as run:
+        with pytest.raises(OptionError, match="no queue of the topic may be read"):
+            run.plan()
+        assert GROUP not in stub.groups()
 
 
 def test_a_replayed_batch_reads_its_ranges_whoever_owns_them_now(stub: StubBroker) -> None:
