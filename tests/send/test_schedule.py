@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from pyspark_rocketmq.broker_errors import SystemBusy
 from pyspark_rocketmq.errors import ConnectError, ConnectionLost, NoBrokerAvailable
@@ -361,7 +368,14 @@ class OrderedHistory(History):
             assert numbers == sorted(numbers), "a queue stored sends in another order"
 
 
-TestHistory = History.TestCase
-TestHistory.settings = hypothesis_settings(max_examples=60, stateful_step_count=60, deadline=None)
-TestOrderedHistory = OrderedHistory.TestCase
-TestOrderedHistory.settings = hypothesis_settings(max_examples=60, stateful_step_count=60, deadline=None)
+EXAMPLES = hypothesis_settings(max_examples=60, stateful_step_count=60, deadline=None)
+
+
+def test_any_history_keeps_the_bounds_and_ends_every_send() -> None:
+    """No bound is exceeded, and every send ends once, by its deadline, whatever becomes of attempts."""
+    run_state_machine_as_test(History, settings=EXAMPLES)
+
+
+def test_any_history_keeps_the_order_of_each_queue() -> None:
+    """With order kept, each queue has one send in flight, and stores its sends in the order of adding."""
+    run_state_machine_as_test(OrderedHistory, settings=EXAMPLES)
