@@ -239,6 +239,28 @@ def test_a_full_schedule_says_so() -> None:
     assert not schedule.is_full
 
 
+def test_a_send_that_waits_holds_no_memory_of_others() -> None:
+    """While a send waits for its broker, the buffers of thousands of others, and of its own batch, can be freed."""
+    schedule = make(max_in_flight=30)
+    buffer = bytearray(100)
+    stuck = single(0, place(0, "a"))._replace(body=memoryview(buffer)[:10])
+    add(schedule, stuck)
+    [(broker, send)] = take(schedule)
+    schedule.rest([send], broker, NoBrokerAvailable("away"), 1e9)
+    for number in range(5000):
+        add(schedule, single(number, place(0, "b"))._replace(body=memoryview(buffer)))
+        for other, sent in take(schedule):
+            schedule.succeed(sent, other)
+    for number in range(3000):
+        add(schedule, single(number, place(0, "b")))
+        for other, sent in take(schedule):
+            schedule.succeed(sent, other)
+    del stuck, sent
+    assert bytes(send.request.body) == bytes(10)
+
+    buffer.clear()  # It raises while views of it exist.
+
+
 # --- any history -----------------------------------------------------------------------------------------------------
 
 
