@@ -13,9 +13,7 @@ pytestmark = pytest.mark.real
 _LONG: list[Scenario] = [
     transaction_rules.each_check_writes_the_half_anew,
     transaction_rules.given_up_half_message_still_commits,
-    transaction_rules.commit_as_answer_commits_the_copy,
     transaction_rules.rollback_as_answer_ends_the_checks,
-    transaction_rules.half_message_older_than_the_log_is_given_up,
     transaction_rules.commit_of_the_original_leaves_its_copy,
     transaction_rules.immune_half_message_is_given_up_unchecked,
     transaction_rules.commit_of_an_immune_original_leaves_its_copy,
@@ -32,7 +30,7 @@ def test_rule(real_clusters: ClusterKeeper, scenario: Scenario) -> None:
 @pytest.mark.slow
 @each_of(_LONG)
 def test_long_rule(real_clusters: ClusterKeeper, scenario: Scenario) -> None:
-    """Each rule that shows only after several checks holds on a real broker."""
+    """Each rule that takes many seconds to show, most of them several checks, holds on a real broker."""
     scenario(real_world(real_clusters.cluster(options=QUICK_CHECKS)))
 
 
