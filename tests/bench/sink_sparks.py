@@ -106,6 +106,14 @@ def save(frame: DataFrame, sink: str, options: Mapping[str, str]) -> None:
     frame.write.format(sink).options(**options).mode("append").save()
 
 
+def stored_rows(spark: BenchSpark, bench_broker: BenchBroker, topic: str) -> list[tuple[bytes, list[tuple[str, str]]]]:
+    """Return bodies and properties of all rows in a topic, sorted, without message ids."""
+    options = {"nameServer": bench_broker.name_server, "subscribe": topic, "includeSystemProperties": "true"}
+    frame = spark.session.read.format("rocketmq").options(**options).load().select("body", "properties")
+    rows = [(bytes(row.body), dict(row.properties)) for row in frame.collect()]
+    return sorted((body, sorted(each for each in named.items() if each[0] != "UNIQ_KEY")) for body, named in rows)
+
+
 def worker_peaks_mib(spark: BenchSpark, bench_broker: BenchBroker, topic: str, batch: int) -> tuple[float, float]:
     """Write 0.5 GB, and then 5 GB, with one task each; return the peak memory of its Python worker in each write."""
     options = sink_options(bench_broker, topic, batch)

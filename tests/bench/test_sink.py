@@ -10,6 +10,7 @@ from tests.bench.goals import ratio, spark_write_limit
 from tests.bench.profiles import SENDING, add_profile
 from tests.bench.report import Report, report_of
 from tests.bench.rounds import measure_in_rounds
+from tests.bench.rows_to_write import cached_rows
 from tests.bench.sink_contenders import (
     BATCHES,
     JAVA_ASYNC,
@@ -23,12 +24,13 @@ from tests.bench.sink_contenders import (
     Writing,
     open_sending_processes,
 )
-from tests.bench.sink_sparks import spark_contenders, worker_peaks_mib
+from tests.bench.sink_sparks import save, sink_options, spark_contenders, stored_rows, worker_peaks_mib
 from tests.bench.sparks import BenchSpark, open_spark
 
 pytestmark = [pytest.mark.bench, pytest.mark.real]
 
 TOPIC = "bench_sink"
+COMPARED_ROWS = 64
 ABOUT = (
     "All contenders write the same rows, which are in memory, with a body, a tag, a key and two properties, to the "
     "same topic; a run ends with the last acknowledgement, and its rows are then counted at the broker. Java: one "
@@ -47,11 +49,28 @@ def test_sink(real_version: str) -> None:
     ):
         bench_broker.empty_topic(TOPIC, QUEUES)
         with open_spark() as spark:
+            _check_rows(bench_broker, spark)
             for writing in WRITINGS:
                 _measure(report, bench_broker, spark, writing)
         _add_spark_ratios(report)
         with open_spark() as spark:
             _measure_memory(report, bench_broker, spark)
+
+
+def _check_rows(bench_broker: BenchBroker, spark: BenchSpark) -> None:
+    """Raise `AssertionError` unless all contenders write the same rows."""
+    writing, found = Writing(BATCHES[0], 100), {}
+    with open_sending_processes(bench_broker, writing) as senders:
+        for number, name in enumerate(writing.names):
+            topic = bench_broker.empty_topic(f"{TOPIC}_{number}", QUEUES)
+            senders.contender(bench_broker, topic, writing, name).run(COMPARED_ROWS)
+            found[name] = stored_rows(spark, bench_broker, topic)
+    topic = bench_broker.empty_topic(f"{TOPIC}_spark", QUEUES)
+    frame = cached_rows(spark.session, writing.size, COMPARED_ROWS)
+    save(frame, "rocketmq", sink_options(bench_broker, topic, writing.batch))
+    found[SPARK_WRITE] = stored_rows(spark, bench_broker, topic)
+    for name, rows in found.items():
+        assert len(rows) == COMPARED_ROWS and rows == found[JAVA_SYNC], f"{name} writes other rows than {JAVA_SYNC}"
 
 
 def _measure(report: Report, bench_broker: BenchBroker, spark: BenchSpark, writing: Writing) -> None:
