@@ -66,12 +66,15 @@ class Copy:
         compile(mutant.text, mutant.key.file, "exec")
         self._count += 1
         path = self.root / mutant.key.file
+        shutil.copy2(path, self.folder / "unchanged.py")
         path.write_text(mutant.text)
         os.utime(path, (2**31 + self._count, 2**31 + self._count))
 
     def restore(self, mutant: Mutant) -> None:
-        """Put the original module back, with its time."""
-        shutil.copy2(self._original / mutant.key.file, self.root / mutant.key.file)
+        """Put the module back, with its time, as it was when the copy was made."""
+        unchanged = self.folder / "unchanged.py"
+        if unchanged.exists():
+            unchanged.replace(self.root / mutant.key.file)
 
     def start(self, arguments: Sequence[str], plugin: object, timeout: float, *, writes_bytecode: bool = False) -> None:
         """Fork a process that runs pytest with these arguments and plugin, and ends with its status."""
