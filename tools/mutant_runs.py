@@ -33,8 +33,6 @@ from tools.mutants import Mutant
 
 MARKS = "not spark and not real and not chaos and not slow and not bench"
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".cache", "build", "__pycache__", ".*_cache", ".hypothesis")
-MOST_TEST_S = 20.0
-"""The time of tests, as recorded, that one mutant gets; the slowest tests are left out."""
 RECORD_S = 3600.0
 """The time limit for recording."""
 MEMORY_BYTES = 4 << 30
@@ -328,6 +326,8 @@ def file_of(test: str) -> str:
 class Recording:
     """The tests that pass, with their seconds, and who runs each line: a test, or all tests of a file."""
 
+    most_test_s: float = 60.0
+    """The time of tests, as recorded, that one mutant gets; the slowest tests are left out."""
     seconds: dict[str, float] = field(default_factory=dict)
     runners: dict[str, dict[int, set[str]]] = field(default_factory=dict)
     imports: dict[str, set[str]] = field(default_factory=dict)
@@ -374,7 +374,7 @@ class Recording:
         per_file: dict[str, float] = {}
         kept: list[str] = []
         for test in sorted(tests, key=lambda test: (rank(test), self.seconds[test])):
-            if kept and spent + self.seconds[test] > MOST_TEST_S:
+            if kept and spent + self.seconds[test] > self.most_test_s:
                 continue
             kept.append(test)
             spent += self.seconds[test]
