@@ -56,5 +56,5 @@ def test_a_batch_with_long_properties_can_be_read(ours: Ours, unique: str) -> No
 
     consumer = ours.pulling(unique)
     consumer.assign([receipt.queue])
-    read = [found for found, _ in zip(consumer, messages, strict=False)]
+    read = [found for _, found in zip(messages, consumer, strict=False)]
     assert [(found.body, len(found.properties["a"])) for found in read] == [(b"0", room), (b"1", room)]

@@ -12,7 +12,14 @@ import pytest
 
 from pyspark_rocketmq.broker_errors import InvalidParameter, MessageIllegal, NoPermission, SystemBusy
 from pyspark_rocketmq.cluster.signing import Credentials
-from pyspark_rocketmq.errors import ConnectError, FrameTooLarge, LocalProtocolError, RequestTimeout, TopicNotFound
+from pyspark_rocketmq.errors import (
+    AddressNotAllowed,
+    ConnectError,
+    FrameTooLarge,
+    LocalProtocolError,
+    RequestTimeout,
+    TopicNotFound,
+)
 from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.send import Outcome
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
@@ -155,6 +162,36 @@ def test_what_cannot_be_sent_is_an_outcome(sender: Sender) -> None:
         3: type(None),
         4: TopicNotFound,
     }
+
+
+def test_stopping_sends_nothing_more(sender: Sender) -> None:
+    """`stop` ends what waits as not sent, and waits for the attempts in flight, whose failures are not repeated."""
+    sender.stub.faults.busy(on=SEND, times=2)
+    sender.stub.faults.delay(200, on=SEND, times=2)
+    pipeline = sender.pipeline(max_in_flight=4, keeps_order=True)
+    for number in range(40):
+        pipeline.submit(single(number, place(number % 4)))
+    pipeline.take_outcomes()
+    begun = time.monotonic()
+    pipeline.stop()
+    outcomes = pipeline.take_outcomes()
+
+    assert time.monotonic() - begun < 2.0 and len(outcomes) == 40
+    assert Counter(type(outcome.error) for outcome in outcomes)[LocalProtocolError] >= 36
+    assert len(sender.stored()) == sum(outcome.receipt is not None for outcome in outcomes) <= 4
+
+
+def test_a_broker_that_is_not_allowed_gets_nothing(make_sender: MakeSender) -> None:
+    """With a list of allowed brokers, sends without a queue go to those, and others fail without being sent."""
+    sender = make_sender(2)
+    allowed = f"{sender.stub.name_server}, {sender.stub.broker_address('broker-b')}"
+    strict = Sender(sender.stub, allowed_brokers=allowed)
+    requests = [*(single(number) for number in range(20)), single(20, place(0, "a"))]
+    outcomes = {number_of(outcome): outcome.error for outcome in strict.send(requests)}
+    strict.close()
+
+    assert isinstance(outcomes.pop(20), AddressNotAllowed) and set(outcomes.values()) == {None}
+    assert len(sender.stored(broker="broker-b")) == 20 and not sender.stored(broker="broker-a")
 
 
 # --- brokers that go and come ----------------------------------------------------------------------------------------

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from pyspark_rocketmq.broker_errors import FlushDiskTimeout
-from pyspark_rocketmq.errors import MalformedFrame
+from pyspark_rocketmq.errors import ConnectError, MalformedFrame
+from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.net.pool import pool_for
+from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.send import Outcome, SendPipeline, SendSettings
 from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command, encode_command
@@ -131,3 +134,26 @@ def test_a_master_at_a_new_address_is_found(make_script: MakeScript, start_peer:
     offsets = [outcome.receipt.queue_offset for outcome in script.send(*range(6)) if outcome.receipt]
 
     assert moved.is_set() and len(offsets) == 6 and set(offsets) <= {0, 1, 2, 7} and offsets.count(7) >= 3
+
+
+def test_a_broker_that_cannot_be_connected_takes_little_time_from_others(deaf: Address, start_peer: StartPeer) -> None:
+    """While connecting to one broker takes its whole timeout each time, the other one gets four fifths of the time."""
+    peer = start_peer(answering(lambda *_: stored()))
+    links = ScriptedLinks()
+    masters = {"broker-a": {0: str(deaf)}, "broker-b": {0: str(peer.address)}}
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(**masters))
+    cluster = cluster_of(links, net=NetSettings(connect_timeout_s=0.2))
+    settings = SendSettings(producer_group="g", deadline_s=1.5)
+    pipeline = SendPipeline(cluster, settings, cluster.writable.queues)
+    begun = time.monotonic()
+    for number in range(100):
+        pipeline.submit(single(number, place(0, "ab"[number % 2])))
+    landed = 0
+    while landed < 50:
+        landed += sum(outcome.error is None for outcome in pipeline.take_outcomes())
+        assert time.monotonic() - begun < 1.0
+    pipeline.flush()
+    errors = {type(outcome.error) for outcome in pipeline.take_outcomes()}
+    pipeline.close()
+
+    assert errors == {ConnectError} and pipeline.statistics.connecting_s < 0.7
