@@ -6,7 +6,16 @@ import pytest
 
 from tests.flows.scenarios import TRANSACTION_RULES, Scenario, each_of, transaction_rules, transaction_servers
 from tests.real.fixtures import ClusterKeeper
-from tests.real.worlds import LATE_ENDS, LATE_FILES, QUICK_CHECKS, ROCKSDB, ROCKSDB_BESIDE, real_world, rocksdb_world
+from tests.real.worlds import (
+    LATE_ENDS,
+    LATE_FILES,
+    NO_FLUSH,
+    QUICK_CHECKS,
+    ROCKSDB,
+    ROCKSDB_BESIDE,
+    real_world,
+    rocksdb_world,
+)
 
 pytestmark = pytest.mark.real
 
@@ -52,6 +61,26 @@ def test_rule_in_rocksdb(rocksdb_clusters: ClusterKeeper, scenario: Scenario) ->
 def test_half_message_in_memory(real_clusters: ClusterKeeper) -> None:
     """A real broker ends no half message that has not reached the file."""
     transaction_servers.half_message_in_memory_is_not_found(real_world(real_clusters.cluster(options=LATE_FILES)))
+
+
+@pytest.mark.slow
+def test_missing_flush(real_clusters: ClusterKeeper) -> None:
+    """A real broker reports a missing flush to a sender, but not to the sender of an END."""
+    transaction_servers.success_of_end_hides_a_missing_flush(real_world(real_clusters.cluster(options=NO_FLUSH)))
+
+
+@pytest.mark.slow
+def test_half_message_in_memory_with_rocksdb(rocksdb_clusters: ClusterKeeper) -> None:
+    """In RocksDB mode a real broker ends no half message that has not reached the file, either."""
+    world = rocksdb_world(rocksdb_clusters.cluster(options={**ROCKSDB, **LATE_FILES}))
+    transaction_servers.half_message_in_memory_is_not_found(world)
+
+
+@pytest.mark.slow
+def test_missing_flush_with_rocksdb(rocksdb_clusters: ClusterKeeper) -> None:
+    """In RocksDB mode a real broker does not report a missing flush to the sender of an END, either."""
+    world = rocksdb_world(rocksdb_clusters.cluster(options={**ROCKSDB, **NO_FLUSH}))
+    transaction_servers.success_of_end_hides_a_missing_flush(world)
 
 
 @pytest.mark.slow
