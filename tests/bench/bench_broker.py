@@ -72,8 +72,8 @@ class BenchBroker:
         self.cluster.create_topic(name, queues=queues)
         return name
 
-    def stored(self, topic: str, queues: int = 8) -> int:
-        """Return how many messages the topic has received so far, deleted ones included."""
+    def readable(self, topic: str, queues: int = 8) -> int:
+        """Return how many messages have entered the topic's queues so far, deleted ones included."""
         return sum(self.cluster.broker.max_offset(topic, queue_id) for queue_id in range(queues))
 
     def empty_log(self) -> None:

@@ -1,14 +1,15 @@
 """Define the contenders that write a topic outside and inside Spark.
 
 They are the official Java producer, raw sockets, our engine (`encode` and `send`), and our sink in Spark. All write the
-rows of `rows_to_write`. A run ends when the broker has all rows, so its processor time includes that of the indexes.
+rows of `rows_to_write`.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tests.bench.bench_broker import BenchBroker
@@ -24,7 +25,7 @@ SEND_ENGINE = "encode + send"
 SPARK_WRITE = "Spark write"
 DISCARDED = "Spark write, rows discarded"
 QUEUES = 8
-STORED_S = 120
+READABLE_S = 120
 
 
 class Writing(NamedTuple):
@@ -80,7 +81,7 @@ class SendingProcesses:
         task, parameters = TASKS[name](writing)
         return Contender(
             name,
-            until_stored(bench_broker, topic, lambda count: worker.drain(task, topic=topic, count=count, **parameters)),
+            lambda count: worker.drain(task, topic=topic, count=count, **parameters),
             {**worker.processes, **bench_broker.processes},
             writing.rows,
             writing.warm_up,
@@ -97,14 +98,34 @@ def open_sending_processes(bench_broker: BenchBroker, writing: Writing) -> Itera
         yield SendingProcesses(java, stack.enter_context(start_python_worker(bench_broker.name_server)))
 
 
-def until_stored(bench_broker: BenchBroker, topic: str, run: Callable[[int], Run]) -> Callable[[int], Run]:
-    """Return a function that runs `run`, and then waits until the broker's queues hold all rows."""
+class Readable:
+    """Waits after each run until the broker has all its rows, and notes the rates until then.
 
-    def checked(count: int) -> Run:
-        before = bench_broker.stored(topic, QUEUES)
-        found = run(count)
-        wanted = before + found.messages
-        wait_until(lambda: bench_broker.stored(topic, QUEUES) >= wanted, f"{topic} holds {wanted} rows", STORED_S)
-        return found
+    A broker acknowledges a row when it is in its log; only later it enters the queue, and can be read.
+    """
 
-    return checked
+    def __init__(self, bench_broker: BenchBroker, topic: str) -> None:
+        self.rates: dict[str, list[float]] = {}
+        """{contender: rows a second until all could be read, for each run}."""
+        self._bench_broker = bench_broker
+        self._topic = topic
+
+    def watch(self, contender: Contender) -> Contender:
+        """Return the contender with a run that ends when all rows are readable; its seconds are unchanged."""
+
+        def run(count: int) -> Run:
+            wanted, began = self._count() + count, time.perf_counter()
+            found = contender.run(count)
+            self.wait(wanted)
+            rate = found.messages / (time.perf_counter() - began)
+            self.rates.setdefault(contender.name, []).append(rate)
+            return found
+
+        return replace(contender, run=run)
+
+    def wait(self, wanted: int) -> None:
+        """Wait until the topic has had this number of readable rows."""
+        wait_until(lambda: self._count() >= wanted, f"{self._topic} has {wanted} rows", READABLE_S)
+
+    def _count(self) -> int:
+        return self._bench_broker.readable(self._topic, QUEUES)

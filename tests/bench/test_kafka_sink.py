@@ -16,7 +16,7 @@ from tests.bench.kafka import connector_jars, open_kafka
 from tests.bench.report import report_of
 from tests.bench.rounds import measure_in_rounds
 from tests.bench.rows_to_write import cached_rows
-from tests.bench.sink_contenders import QUEUES, SIZES, SPARK_WRITE, Writing
+from tests.bench.sink_contenders import QUEUES, SIZES, SPARK_WRITE, Readable, Writing
 from tests.bench.sink_sparks import our_sink, sink_options, spark_write
 from tests.bench.sparks import open_spark
 from tests.bench.test_kafka import SPARK_VERSION
@@ -47,10 +47,10 @@ def test_kafka_sink(real_version: str) -> None:
             writing = Writing(BATCH, size)
             spark.session.catalog.clearCache()
             options = {"kafka.bootstrap.servers": kafka.servers, "topic": kafka.topic(Shape(QUEUES, size, 0))}
-            contenders = [
-                our_sink(spark, bench_broker, TOPIC, writing, SPARK_WRITE, sink_options(bench_broker, TOPIC, BATCH)),
-                spark_write(spark, writing, KAFKA_WRITE, "kafka", options, kafka.processes, _kafka_rows),
-            ]
+            own_options = sink_options(bench_broker, TOPIC, BATCH)
+            ours = our_sink(spark, bench_broker, TOPIC, writing, SPARK_WRITE, own_options)
+            theirs = spark_write(spark, writing, KAFKA_WRITE, "kafka", options, kafka.processes, _kafka_rows)
+            contenders = [Readable(bench_broker, TOPIC).watch(ours), theirs]
             report.add_measurements(str(writing), measure_in_rounds(contenders, ROUNDS), best_of=[KAFKA_WRITE])
 
 

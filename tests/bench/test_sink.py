@@ -9,7 +9,8 @@ from tests.bench.bench_settings import ROUNDS
 from tests.bench.goals import ratio, spark_write_limit
 from tests.bench.profiles import SENDING, add_profile
 from tests.bench.report import Report, report_of
-from tests.bench.rounds import measure_in_rounds
+from tests.bench.rounds import Spread, measure_in_rounds
+from tests.bench.rows_to_write import cached_rows
 from tests.bench.sink_contenders import (
     BATCHES,
     JAVA_ASYNC,
@@ -20,18 +21,21 @@ from tests.bench.sink_contenders import (
     SPARK_WRITE,
     TASKS,
     WRITINGS,
+    Readable,
     Writing,
     open_sending_processes,
 )
-from tests.bench.sink_sparks import spark_contenders, worker_peaks_mib
+from tests.bench.sink_sparks import save, sink_options, spark_contenders, stored_rows, worker_peaks_mib
 from tests.bench.sparks import BenchSpark, open_spark
 
 pytestmark = [pytest.mark.bench, pytest.mark.real]
 
 TOPIC = "bench_sink"
+COMPARED_ROWS = 64
 ABOUT = (
     "All contenders write the same rows, which are in memory, with a body, a tag, a key and two properties, to the "
-    "same topic; a run ends with the last acknowledgement, and its rows are then counted at the broker. Java: one "
+    "same topic. A run's rate counts until the last acknowledgement; then the broker goes on to put rows from its log "
+    "into queues, where they can be read and are counted, and its processor time includes that. Java: one "
     "producer and one thread, which also makes the messages; async with the producer's own back-pressure and its "
     "default limits. Raw sockets send frames that were prepared before, as many in flight as our engine, over one "
     "connection. *Encode + send* makes requests of record batches of 10,000 rows, in one thread. Spark writes a "
@@ -47,6 +51,7 @@ def test_sink(real_version: str) -> None:
     ):
         bench_broker.empty_topic(TOPIC, QUEUES)
         with open_spark() as spark:
+            _check_rows(bench_broker, spark)
             for writing in WRITINGS:
                 _measure(report, bench_broker, spark, writing)
         _add_spark_ratios(report)
@@ -54,15 +59,43 @@ def test_sink(real_version: str) -> None:
             _measure_memory(report, bench_broker, spark)
 
 
+def _check_rows(bench_broker: BenchBroker, spark: BenchSpark) -> None:
+    """Raise `AssertionError` unless all contenders write the same rows."""
+    writing, found = Writing(BATCHES[0], 100), {}
+    frame = cached_rows(spark.session, writing.size, COMPARED_ROWS)
+    with open_sending_processes(bench_broker, writing) as senders:
+        for number, name in enumerate((*writing.names, SPARK_WRITE)):
+            topic = bench_broker.empty_topic(f"{TOPIC}_{number}", QUEUES)
+            if name == SPARK_WRITE:
+                save(frame, "rocketmq", sink_options(bench_broker, topic, writing.batch))
+            else:
+                senders.contender(bench_broker, topic, writing, name).run(COMPARED_ROWS)
+            Readable(bench_broker, topic).wait(COMPARED_ROWS)
+            found[name] = stored_rows(spark, bench_broker, topic)
+    for name, rows in found.items():
+        assert len(rows) == COMPARED_ROWS and rows == found[JAVA_SYNC], f"{name} writes other rows than {JAVA_SYNC}"
+
+
 def _measure(report: Report, bench_broker: BenchBroker, spark: BenchSpark, writing: Writing) -> None:
+    readable = Readable(bench_broker, TOPIC)
     with open_sending_processes(bench_broker, writing) as senders:
         contenders = [senders.contender(bench_broker, TOPIC, writing, name) for name in writing.names]
-        contenders += spark_contenders(spark, bench_broker, TOPIC, writing)
+        ours, discarding = spark_contenders(spark, bench_broker, TOPIC, writing)
+        contenders = [*map(readable.watch, [*contenders, ours]), discarding]
         report.add_measurements(str(writing), measure_in_rounds(contenders, ROUNDS), best_of=[JAVA_SYNC])
+        _add_readable(report, writing, readable)
         bench_broker.empty_log()
         task, parameters = TASKS[SEND_ENGINE](writing)
         parameters |= {"topic": TOPIC, "count": writing.rows}
         add_profile(report, f"{writing}, {SEND_ENGINE}", senders.python, SENDING, task, **parameters)
+
+
+def _add_readable(report: Report, writing: Writing, readable: Readable) -> None:
+    """Add a table of the rates until the last row can be read, without the warm-up."""
+    spreads = {name: Spread.of(rates[1:]) for name, rates in readable.rates.items()}
+    bound = spreads[RAW_SENDS].median
+    rows = [(name, spread, f"{spread.median / bound:.2f}") for name, spread in spreads.items()]
+    report.add_table(f"{writing}, until all rows can be read", ["", "rows a second", f"÷ {RAW_SENDS}"], rows)
 
 
 def _add_spark_ratios(report: Report) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -238,11 +239,13 @@ def test_tests_that_speak_of_the_change_run_first() -> None:
     file = "pyspark_rocketmq/planning/clip.py"
     mutant = next(each for each in find_mutants(file, CODE) if each.key.function == "clip")
     seconds = {"tests/a.py::test_fast": 0.1, "tests/b.py::test_limit": 2.0, "tests/c.py::test_slow": 3.0}
-    recording = Recording(seconds, {file: {mutant.line: set(seconds)}})
+    recording = Recording(seconds=seconds, runners={file: {mutant.line: set(seconds)}})
 
     fast, of_limit, slow = seconds
     assert recording.tests_of(mutant) == [of_limit, fast, slow]
     assert recording.tests_of(mutant, [slow]) == [slow, of_limit, fast]
+    assert replace(recording, most_test_s=2.1).tests_of(mutant, [slow]) == [slow]
+    assert replace(recording, most_test_s=2.1).tests_of(mutant) == [of_limit, fast]
 
 
 def test_what_runs_at_import_is_judged_by_importers() -> None:
