@@ -10,7 +10,9 @@ from itertools import pairwise
 
 import pytest
 
+from broker_stub import TlsFiles
 from pyspark_rocketmq.broker_errors import InvalidParameter, MessageIllegal, NoPermission, SystemBusy
+from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.cluster.signing import Credentials
 from pyspark_rocketmq.errors import (
     AddressNotAllowed,
@@ -24,6 +26,7 @@ from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.send import Outcome
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import HeaderType
+from tests.net.fixtures import PKI, TRUSTING
 from tests.send.fixtures import TOPIC, MakeSender, Sender, number_of, place, single
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -294,6 +297,25 @@ def test_signed_requests_are_accepted(make_sender: MakeSender, header_type: Head
     }
     sender = make_sender(acl={"writer-key": "writer-secret"}, cluster=cluster)
     assert landed(sender.send([single(number) for number in range(20)])) == 20
+
+
+def test_bodies_of_megabytes_pass_through_tls(make_sender: MakeSender) -> None:
+    """Over TLS, requests with more bytes than the stream accepts at once arrive unharmed."""
+    cluster = {"net": NetSettings(tls=TRUSTING)}
+    sender = make_sender(tls=TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key")), cluster=cluster)
+    bodies = [bytes([number]) * 2**20 for number in range(12)]
+    assert landed(sender.send([single(number, body=body) for number, body in enumerate(bodies)])) == 12
+    assert sorted(sender.stored()) == bodies
+
+
+def test_namespaces_are_added_and_taken_off(make_sender: MakeSender) -> None:
+    """With a namespace, requests go to the topic of that namespace, and receipts and errors have the user's name."""
+    sender = make_sender(topics={"SHOP%orders": 2}, cluster={"namespace": Namespace("SHOP")})
+    outcomes = sender.send([single(0), single(1, place(1)), single(2, place(9))])
+
+    receipts = {outcome.receipt.queue.topic for outcome in outcomes if outcome.receipt}
+    assert receipts == {TOPIC} and len(sender.stored("SHOP%orders")) == 2
+    assert [outcome.error.where["topic"] for outcome in outcomes if outcome.error] == [TOPIC]
 
 
 def test_the_rate_limit_holds(sender: Sender) -> None:
