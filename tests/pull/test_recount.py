@@ -77,6 +77,16 @@ def test_counts_are_given_up_before_they_grow_without_end() -> None:
     assert sum(end - start for start, end, _ in scattered.parts()) > 15 * MOST_PARTS
 
 
+def test_a_thousand_intervals_are_counted() -> None:
+    """A thousand intervals that do not touch are counted each by itself; one more ends the counting."""
+    tally = Tally()
+    for start in range(0, 20_000, 20):
+        tally.add(start, start + 10, 2)
+    assert [count for _, _, count in tally.parts()] == [2] * 1_000
+    tally.add(20_000, 20_010, 2)
+    assert [count for _, _, count in tally.parts()] == [None]
+
+
 def test_messages_are_counted_within_bounds() -> None:
     """Only records with an offset within the given bounds are counted."""
     body = b"".join(record_at(offset, offset) for offset in (5, 6, 9, 12))
