@@ -72,7 +72,8 @@ def test_counts_are_given_up_before_they_grow_without_end() -> None:
 
     assert len(scattered.parts()) <= MOST_PARTS
     assert all(count is None for _, _, count in [*scattered.parts(), *other.parts()])
-    scattered.add(6, 7, 1)  # Counts were given up, but no offset is forgotten.
+    for start in (6, 16):  # Counts were given up, but no offset is forgotten.
+        scattered.add(start, start + 1, 1)
     assert scattered.parts()[0].start == 0 and scattered.parts()[-1].end == 30 * MOST_PARTS - 5
     assert sum(end - start for start, end, _ in scattered.parts()) > 15 * MOST_PARTS
 
