@@ -185,7 +185,7 @@ class ScriptedCopy:
         self.folder = folder
         self.fails_again = fails_again
         self.statuses = statuses
-        self.is_changed = False
+        self.is_changed = self.others_fail = False
         self.ran: list[tuple[bool, str]] = []
 
     def change(self, mutant: object) -> None:
@@ -201,7 +201,9 @@ class ScriptedCopy:
         return self.statuses.pop(0)
 
     def read(self, name: str) -> str:
-        return "b" if self.fails_again or name != FAILED_AGAIN else ""
+        if name == FAILED_AGAIN and not self.fails_again:
+            return ""
+        return "a" if self.others_fail and not self.is_changed and self.ran[-1][1] == "ab" else "b"
 
     def output(self) -> str:
         return ""
@@ -232,6 +234,15 @@ def test_only_what_repeats_counts(
     assert row and (row["verdict"], row["by"]) == (verdict, by)
     assert copy.ran == [(True, "abc"), *repeats]
     assert not copy.statuses
+
+
+def test_another_test_that_fails_takes_no_blame_off_a_mutant(tmp_path: Path) -> None:
+    """If on the unchanged code another test fails before the one in question, that one still counts."""
+    copy: Any = ScriptedCopy(tmp_path, True, [1, 0, 1])
+    copy.others_fail = True
+    row = mutate_tool.Run(copy, find_mutants("a.py", "x = 0")[0], dict.fromkeys("abc", 0.1), {}).poll()
+
+    assert row and (row["verdict"], row["by"]) == ("killed", "b")
 
 
 def test_tests_that_speak_of_the_change_run_first() -> None:
