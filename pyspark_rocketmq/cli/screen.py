@@ -134,15 +134,20 @@ def _draw_table(view: Table) -> RenderableType:
 
     drawn = table.Table(
         box=box.SIMPLE_HEAD,
-        title=view.title or None,
+        title=_cell(view.title) if view.title else None,
         title_justify="left",
         title_style="bold",
         header_style="bold",
         pad_edge=False,
         show_edge=False,
+        padding=(0, 1, 0, 0),
     )
     for column in view.columns:
-        drawn.add_column(column.title, justify="right" if column.is_number else "left", overflow="fold")
+        if column.is_number:
+            # Folded numbers would be misread; a cut one has an ellipsis.
+            drawn.add_column(column.title, justify="right", no_wrap=True, overflow="ellipsis")
+        else:
+            drawn.add_column(column.title, overflow="fold")
     for row in view.rows:
         drawn.add_row(*map(_cell, row))
     return drawn

@@ -31,17 +31,23 @@ _SAMPLE = 32
 _CLOCK_TOLERANCE_MS = 1000
 _HOUR_S = 3600
 _RESERVED = "fileReservedTime"
+_VANISHED = "no broker reports this queue any more: its broker is not registered, or the queue was removed"
 _NOTHING = Figure()
 _ZERO = Figure(0)
 
 
-def measure_group(cluster: Cluster, group: str, topic: str | None = None, *, now_ms: int) -> Lag:
+def measure_group(
+    cluster: Cluster, group: str, topic: str | None = None, *, now_ms: int, known: Collection[MessageQueue] = ()
+) -> Lag:
     """Return the lag of a group in one topic, or in all topics in which it has a position.
 
-    Raise if no broker answers; a broker that does not answer makes the figures of its queues unknown.
+    Raise if no broker answers; a broker that does not answer makes the figures of its queues unknown. A broker that is
+    not registered any more is not asked; its queues are found only in `known`, queues that were measured before.
     """
     brokers = cluster.survey.fetch_brokers()
-    return _measure(cluster, brokers, fetch_group_standings(cluster, brokers, group, topic), now_ms)
+    standings = fetch_group_standings(cluster, brokers, group, topic)
+    vanished = dict.fromkeys(known, Standing(Figure(unknown=_VANISHED), Figure(unknown=_VANISHED)))
+    return _measure(cluster, brokers, {**vanished, **standings}, now_ms)
 
 
 def measure_positions(cluster: Cluster, positions: Mapping[MessageQueue, int], *, now_ms: int) -> Lag:

@@ -9,7 +9,7 @@ from ...errors import RocketMQError
 from ..command import Command
 from ..exits import NotFound
 from ..values import Moment, Trouble, moment, trouble
-from ..views import Column, Table, View, show_size, show_span, show_time, show_troubles
+from ..views import Column, Table, View, show_size, show_span, show_troubles
 
 if TYPE_CHECKING:
     from ...cluster.survey import BrokerProcess
@@ -36,7 +36,9 @@ class BrokerRow:
     commit_log_bytes: int | None
     disk_used: float | None
     """Part of the disk of the commit log that is used, from 0 to 1."""
-    earliest_message: Moment | None
+    oldest_message: Moment | None
+    oldest_seconds: float | None
+    """Age of the oldest message, by the clock of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def _row(process: BrokerProcess, info: dict[str, str] | RocketMQError, now_ms: i
     figures = {} if isinstance(info, RocketMQError) else info
     started = _integer(figures, "bootTimestamp")
     start, end = _integer(figures, "commitLogMinOffset"), _integer(figures, "commitLogMaxOffset")
-    earliest = _integer(figures, "earliestMessageTimeStamp")
+    oldest = _integer(figures, "earliestMessageTimeStamp")
     return BrokerRow(
         broker=process.broker_name,
         cluster=process.cluster,
@@ -76,12 +78,17 @@ def _row(process: BrokerProcess, info: dict[str, str] | RocketMQError, now_ms: i
         if "brokerVersionDesc" in figures
         else None,
         started=None if started is None else moment(started),
-        up_seconds=None if started is None else max(0.0, (now_ms - started) / 1000),
+        up_seconds=_seconds_since(started, now_ms),
         stored_messages_total=_integer(figures, "putMessageTimesTotal"),
         commit_log_bytes=None if start is None or end is None else max(0, end - start),
         disk_used=_ratio(figures, "commitLogDiskRatio"),
-        earliest_message=None if earliest is None or earliest <= 0 else moment(earliest),
+        oldest_message=moment(oldest) if oldest else None,
+        oldest_seconds=_seconds_since(oldest, now_ms),
     )
+
+
+def _seconds_since(time_ms: int | None, now_ms: int) -> float | None:
+    return max(0, now_ms - time_ms) / 1000 if time_ms else None
 
 
 def _integer(figures: dict[str, str], name: str) -> int | None:
@@ -107,10 +114,15 @@ def _show(found: BrokerList) -> list[View]:
         Column("stored", is_number=True),
         Column("log", is_number=True),
         Column("disk", is_number=True),
-        Column("earliest message"),
-        Column("cluster"),
+        Column("oldest", is_number=True),
     )
-    rows = [
+    clusters = dict.fromkeys(each.cluster for each in found.brokers)
+    tables = [Table(columns, _rows(found, cluster), title=f"cluster {cluster}") for cluster in clusters]
+    return [*tables, *show_troubles(found.troubles)]
+
+
+def _rows(found: BrokerList, cluster: str) -> list[tuple[str, ...]]:
+    return [
         (
             each.broker,
             "master" if each.is_master else f"replica {each.broker_id}",
@@ -120,13 +132,11 @@ def _show(found: BrokerList) -> list[View]:
             "-" if each.stored_messages_total is None else str(each.stored_messages_total),
             "-" if each.commit_log_bytes is None else show_size(each.commit_log_bytes),
             "-" if each.disk_used is None else f"{each.disk_used:.0%}",
-            show_time(each.earliest_message),
-            each.cluster,
+            "-" if each.oldest_seconds is None else show_span(each.oldest_seconds),
         )
         for each in found.brokers
+        if each.cluster == cluster
     ]
-    views: list[View] = [Table(columns, rows)]
-    return [*views, *show_troubles(found.troubles)]
 
 
 COMMANDS = (
@@ -135,7 +145,8 @@ COMMANDS = (
         BrokerList,
         _run,
         _show,
-        details="A process that does not answer is listed with the reason. 'stored' counts messages since the start.",
+        details="A process that does not answer is listed with the reason. 'stored' counts messages "
+        "since the start, 'log' is the size of the commit log, and 'oldest' the age of the first message in it.",
         examples=("pyspark-rocketmq brokers",),
     ),
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...lag.figures import Figure, QueueLag, TotalLag
+from ...model import MessageQueue
 from ..command import Command, Parameter
 from ..exits import Exit, NotFound
 from ..values import Moment, moment
@@ -38,19 +39,21 @@ def _run(
 
 
 def _watch(session: Session, group: str, topic: str | None, interval: float) -> Iterator[GroupLag]:
+    measured = None
     while True:
-        measured = _measure(session, group, topic)
+        measured = _measure(session, group, topic, measured)
         if not session.screen.as_json:
             session.screen.clear()
         yield measured
         session.sleep(interval)
 
 
-def _measure(session: Session, group: str, topic: str | None) -> GroupLag:
+def _measure(session: Session, group: str, topic: str | None, before: GroupLag | None = None) -> GroupLag:
     from ...lag import measure_group
 
     now_ms = session.now_ms()
-    lag = measure_group(session.cluster, group, topic, now_ms=now_ms)
+    known = [MessageQueue(each.topic, each.broker, each.queue_id) for each in before.queues] if before else []
+    lag = measure_group(session.cluster, group, topic, now_ms=now_ms, known=known)
     if not lag.queues:
         where = f"in topic {topic}" if topic else "in any topic"
         raise NotFound(

@@ -132,18 +132,16 @@ def _show_list(found: TopicList) -> list[View]:
     columns = (
         Column("topic"),
         Column("kind"),
-        Column("read queues", is_number=True),
-        Column("write queues", is_number=True),
+        Column("queues", is_number=True),
         Column("allows"),
-        Column("message type"),
+        Column("type"),
         Column("brokers"),
     )
     rows = [
         (
             each.topic,
             each.kind,
-            str(each.read_queues),
-            str(each.write_queues),
+            _queues(each),
             ", ".join(each.permissions) or "nothing",
             each.message_type or "-",
             ", ".join(each.brokers),
@@ -154,6 +152,12 @@ def _show_list(found: TopicList) -> list[View]:
     if found.hidden:
         views.append(Note(f"{found.hidden} system, retry and dead-letter topics are not shown; --all shows them"))
     return [*views, *show_troubles(found.troubles)]
+
+
+def _queues(topic: ListedTopic) -> str:
+    if topic.read_queues == topic.write_queues:
+        return str(topic.read_queues)
+    return f"{topic.read_queues} read, {topic.write_queues} write"
 
 
 # --- show ------------------------------------------------------------------------------------------------------------
