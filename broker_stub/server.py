@@ -34,7 +34,7 @@ from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.codes import LanguageCode, RequestCode, ResponseCode
 from pyspark_rocketmq.wire.commands import Header, to_fields
 from pyspark_rocketmq.wire.header import ONEWAY_FLAG, Command, encode_command
-from pyspark_rocketmq.wire.session import Reply, Session
+from pyspark_rocketmq.wire.session import Response, Session
 
 from .clock import Clock
 from .dispatcher import Dispatcher
@@ -78,7 +78,7 @@ class Runtime:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.loop = asyncio.new_event_loop()
-        self.listeners: list[Listener] = []
+        self.server_sockets: list[ServerSocket] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._repeat: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._run, name="broker-stub", daemon=True)
@@ -86,7 +86,7 @@ class Runtime:
         self._thread.start()
 
     def __repr__(self) -> str:
-        return f"<Runtime {'running' if self._thread.is_alive() else 'ended'}, {self.listeners}>"
+        return f"<Runtime {'running' if self._thread.is_alive() else 'ended'}, {self.server_sockets}>"
 
     @property
     def is_running(self) -> bool:
@@ -108,11 +108,11 @@ class Runtime:
                 f"the stub did not finish within {CALL_TIMEOUT_S} s", advice="ask for less at once"
             ) from cause
 
-    def listen(self, address: Address, tls: ssl.SSLContext | None = None) -> Listener:
-        """Return a `Listener` whose socket is bound to an address (port 0: any free one) but accepts nothing yet."""
-        listener = Listener(self, address, tls)
-        self.listeners.append(listener)
-        return listener
+    def listen(self, address: Address, tls: ssl.SSLContext | None = None) -> ServerSocket:
+        """Return a `ServerSocket` that is bound to an address (port 0: any free one) but accepts nothing yet."""
+        server_socket = ServerSocket(self, address, tls)
+        self.server_sockets.append(server_socket)
+        return server_socket
 
     def call_repeatedly(self, seconds: float, function: Callable[[], None]) -> None:
         """Call a function every `seconds` of real time until the runtime is closed; log its errors."""
@@ -141,12 +141,12 @@ class Runtime:
         self.loop.close()
 
     async def _shut_down(self) -> None:
-        for listener in self.listeners:
-            listener.close()
+        for server_socket in self.server_sockets:
+            server_socket.close()
         for alarm in (self._alarm, self._repeat):
             if alarm:
                 alarm.cancel()
-        while any(listener.connections or listener.tasks for listener in self.listeners):
+        while any(server_socket.connections or server_socket.tasks for server_socket in self.server_sockets):
             await asyncio.sleep(0)
         self.loop.stop()
 
@@ -177,7 +177,7 @@ def _complete(future: Future[T], function: Callable[[], T]) -> None:
         future.set_exception(error)
 
 
-class Listener:
+class ServerSocket:
     """One listening socket and its connections; all methods but the constructor must run in the stub's thread."""
 
     def __init__(self, runtime: Runtime, address: Address, tls: ssl.SSLContext | None) -> None:
@@ -194,7 +194,8 @@ class Listener:
         """Address that clients are told to connect to."""
 
     def __repr__(self) -> str:
-        return f"<Listener {self.address} {'open' if self._socket else 'closed'}, {len(self.connections)} connections>"
+        state = "open" if self._socket else "closed"
+        return f"<ServerSocket {self.address} {state}, {len(self.connections)} connections>"
 
     def open(self, dispatcher: Dispatcher[Any]) -> None:
         """Accept connections, and pass their requests to this dispatcher."""
@@ -293,9 +294,9 @@ def _own_host() -> str:
 class Connection(asyncio.BufferedProtocol):
     """The `Channel` of one client that is connected by a socket."""
 
-    def __init__(self, listener: Listener, dispatcher: Dispatcher[Any], clock: Clock) -> None:
+    def __init__(self, server_socket: ServerSocket, dispatcher: Dispatcher[Any], clock: Clock) -> None:
         self.remote = Address("", 0)
-        self._listener = listener
+        self._server_socket = server_socket
         self._dispatcher = dispatcher
         self._clock = clock
         self._session = Session()
@@ -303,12 +304,12 @@ class Connection(asyncio.BufferedProtocol):
         self._on_reply: dict[int, OnReply] = {}
         self._outbox: deque[bytes] | None = None
         self._is_write_closed = False
-        self._loop = listener.loop
+        self._loop = server_socket.loop
         self._last_activity = self._loop.time()
         self._idle_check: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
-        return f"<Connection from {self.remote} to {self._listener.address}>"
+        return f"<Connection from {self.remote} to {self._server_socket.address}>"
 
     # --- what handlers call ------------------------------------------------------------------------------------------
 
@@ -372,14 +373,14 @@ class Connection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.remote = Address(*transport.get_extra_info("peername")[:2])
-        self._listener.connections.add(self)
+        self._server_socket.connections.add(self)
         self._idle_check = self._loop.call_later(IDLE_TIMEOUT_S, self._check_idle)
         self._dispatcher.on_open(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End a lost connection's open requests, its memberships and its held pulls; called by the event loop."""
         self._transport = None
-        self._listener.connections.discard(self)
+        self._server_socket.connections.discard(self)
         if self._idle_check:
             self._idle_check.cancel()
         for opaque in list(self._on_reply):
@@ -395,7 +396,7 @@ class Connection(asyncio.BufferedProtocol):
         self._last_activity = self._loop.time()
         try:
             for event in self._session.received(nbytes):
-                if isinstance(event, Reply):
+                if isinstance(event, Response):
                     self._complete(event.opaque, event.command)
                 else:
                     self._dispatcher.serve(event.command, self)

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -36,7 +37,7 @@ from .faults import NAME_SERVER, Faults, FaultScript
 from .handlers import BROKER_HANDLERS, NAME_SERVER_HANDLERS
 from .releases import find_release
 from .requests import Channel, Refusal
-from .server import Listener, Runtime, TlsFiles, make_tls_context
+from .server import Runtime, ServerSocket, TlsFiles, make_tls_context
 from .settings import DEFAULT_SETTINGS, Settings
 from .state import MASTER_ID, Broker, Cluster
 from .store import NOWHERE, InnerMessage
@@ -142,7 +143,7 @@ class StubCluster:
         self._script = FaultScript()
         self._put_turns: defaultdict[str, count[int]] = defaultdict(count)
         self._runtime = Runtime(Clock(frozen=options.get("frozen_clock", False)))
-        self._listeners: dict[Broker, Listener] = {}
+        self._server_sockets: dict[Broker, ServerSocket] = {}
         self.state = Cluster(
             replace(settings, release=find_release(options.get("emulate", "5.3.3"))), self._runtime.clock
         )
@@ -185,7 +186,7 @@ class StubCluster:
     @property
     def name_server(self) -> str:
         """Address of the name server as text `HOST:PORT`, as clients take it."""
-        return str(self._name_listener.address)
+        return str(self._name_server_socket.address)
 
     @property
     def endpoints(self) -> str | None:
@@ -281,21 +282,21 @@ class StubCluster:
         dispatcher = Dispatcher(broker.name, broker, BROKER_HANDLERS, self.state.settings, self._script)
         dispatcher.on_open, dispatcher.on_close = broker.channels.add, broker.channel_closed
         dispatcher.authorize = self._access_control.check if self._access_control else None
-        self._listeners[broker].open(dispatcher)
+        self._server_sockets[broker].open(dispatcher)
 
     def refuse(self, broker: Broker) -> None:
         """Refuse new connections to a broker."""
-        self._listeners[broker].refuse()
+        self._server_sockets[broker].refuse()
 
     def shut(self, broker: Broker) -> None:
         """Refuse new connections to a broker and end the open ones."""
-        self._listeners[broker].close()
+        self._server_sockets[broker].close()
 
     # --- building ----------------------------------------------------------------------------------------------------
 
     def _build(self, names: Sequence[str], slaves: int, topics: Mapping[str, int]) -> None:
         host = self._options.get("host", LOOPBACK)
-        self._name_listener = self._runtime.listen(Address(host, self._options.get("port", 0)), self._tls)
+        self._name_server_socket = self._runtime.listen(Address(host, self._options.get("port", 0)), self._tls)
         if data := self._options.get("data"):
             self._open_files(Path(data))
         for name in names:
@@ -303,7 +304,7 @@ class StubCluster:
         dispatcher = Dispatcher(NAME_SERVER, self.state, NAME_SERVER_HANDLERS, self.state.settings, self._script)
         dispatcher.ignores_unknown_codes = not self.state.release.is_5x
         self._save()
-        self._name_listener.open(dispatcher)
+        self._name_server_socket.open(dispatcher)
 
     def _add_broker(self, name: str, slaves: int, host: str, topics: Mapping[str, int]) -> None:
         master = self._add_master(name, host)
@@ -317,33 +318,34 @@ class StubCluster:
                 raise OptionError("topics", topic, what, advice="give fewer")
             master.topics.find_or_create(topic, queues)
         for broker_id in range(MASTER_ID + 1, MASTER_ID + 1 + slaves):
-            listener = self._runtime.listen(Address(host, 0), self._tls)
-            self._start(Broker(self.state, name, broker_id, listener.address, master), listener)
+            server_socket = self._runtime.listen(Address(host, 0), self._tls)
+            self._start(Broker(self.state, name, broker_id, server_socket.address, master), server_socket)
 
     def _add_master(self, name: str, host: str) -> Broker:
         data = self._options.get("data")
         files = BrokerFiles(Path(data) / name) if data else None
-        listener = self._listen_again(files.address() if files else None, host)
+        server_socket = self._listen_again(files.address() if files else None, host)
         log = files.open_log() if files else None
-        broker = Broker(self.state, name, MASTER_ID, listener.address, log=log)
+        broker = Broker(self.state, name, MASTER_ID, server_socket.address, log=log)
         if files:
             files.load(broker)
             self._files[broker] = files
-        self._start(broker, listener)
+        self._start(broker, server_socket)
         return broker
 
-    def _listen_again(self, known: Address | None, host: str) -> Listener:
-        """Return a `Listener` at the broker's last address `known`; if that is in use or not on `host`, at a free port.
+    def _listen_again(self, known: Address | None, host: str) -> ServerSocket:
+        """Return a `ServerSocket` at the broker's last address `known`, or at a free port.
 
-        A broker keeps its address if it can, because message ids contain it.
+        A free port is taken if that address is in use or not on `host`. A broker keeps its address if it can, because
+        message ids contain it.
         """
         if known and known.host == host:
             with suppress(ConnectError):
                 return self._runtime.listen(known, self._tls)
         return self._runtime.listen(Address(host, 0), self._tls)
 
-    def _start(self, broker: Broker, listener: Listener) -> None:
-        self._listeners[broker] = listener
+    def _start(self, broker: Broker, server_socket: ServerSocket) -> None:
+        self._server_sockets[broker] = server_socket
         self.state.brokers.append(broker)
         self.open(broker)
 
@@ -353,10 +355,23 @@ class StubCluster:
         self._runtime.call_repeatedly(SAVE_INTERVAL_S, self._save)
 
     def _save(self) -> None:
+        """Write all files of the data directory. If that fails for a server, go on; at the end, raise all failures."""
+        failures: list[OptionError] = []
+        for save in self._saves():
+            try:
+                save()
+            except OptionError as failure:
+                failures.append(failure)
+        if failures:
+            failures[0].what = "; ".join(failure.what for failure in failures)
+            raise failures[0]
+
+    def _saves(self) -> Iterator[Callable[[], None]]:
+        """Yield the functions that write the files of the name server and of each broker."""
         if self._name_server_files:
-            self._name_server_files.save(self.state)
+            yield partial(self._name_server_files.save, self.state)
         for broker, files in self._files.items():
-            files.save(broker)
+            yield partial(files.save, broker)
 
     def _open_proxy(self) -> GrpcServer:
         from .grpc_proxy import ProxyOptions, open_proxy  # needs grpcio, which may be absent

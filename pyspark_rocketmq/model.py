@@ -8,7 +8,7 @@ queues from the same list.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
@@ -84,7 +84,7 @@ class Finding(Enum):
     VANISHED = auto()
     NOT_IN_ROUTE = auto()
     RESET_BY_ADMIN = auto()
-    GAP = auto()
+    MESSAGES_MISSING = auto()
 
 
 class Block(NamedTuple):
@@ -129,6 +129,21 @@ class Message:
     properties: dict[str, str] = field(default_factory=dict)
     flag: int = 0
     delay_level: int = 0
+
+
+class SendRequest(NamedTuple):
+    """The body and the properties of one send, and the rows that it stores."""
+
+    topic: str
+    queue: MessageQueue | None
+    """None if any queue of the topic will do."""
+    body: bytes | memoryview
+    properties: str
+    rows: Collection[int]
+    """The numbers of the rows within the partition."""
+    is_batch: bool = False
+    flag: int = 0
+    sys_flag: int = 0
 
 
 @lru_cache(maxsize=4096)  # Few names, many queues.

@@ -10,7 +10,7 @@
     stores                      positions, and where to begin in a queue without one       durable_file   a safe write
     pull_service                one pull in flight for each held queue       pull_connections   its connections
     concurrent, orderly         call the listener with pulled messages       hooks   call hooks before and after
-    locks                       locks of queues consumed in order            registry   one consumer of each name
+    locks                       locks of queues consumed in order            registry   one client of each name
     redelivery                  returns failed messages      corrections    moves positions for brokers and admins
     requests, running_info, statistics                       responses to requests of brokers and administrators
     clock, loop                 time, threads                outgoing       turns messages into send requests
@@ -19,7 +19,7 @@ Threads: The *timer* loop runs rounds of rebalancing, commits and everything tha
 the table of held queues, apart from `assign` and `seek` of a pull consumer. The *heartbeats* loop sends heartbeats,
 which must not wait for the timer loop. The *pull* loop sends the first pull of a queue, and each pull that was delayed.
 The reader threads of the shared connections handle each response to a pull and send the next pull. One short-lived
-thread connects to each new address. Worker threads run the listener.
+thread connects to each new address. A pool of threads runs the listener.
 
 Names are imported when they are first used, because Spark's processes need only the settings.
 """

@@ -1,9 +1,9 @@
 """Call the listener with batches of messages from many threads at once, in any order.
 
-The messages of one pull are cut into batches, and the next free worker thread consumes each batch. Messages that
-succeed leave the process queue; failed ones are sent back to their broker and leave it, too. Messages that cannot be
-sent back stay in the process queue, keep the group's position from passing them, and reach the listener again after
-five seconds. So the position never passes a message that is neither done nor stored elsewhere.
+The messages of one pull are cut into batches, and the next free thread consumes each batch. Messages that succeed leave
+the process queue; failed ones are sent back to their broker and leave it, too. Messages that cannot be sent back stay
+in the process queue, keep the group's position from passing them, and reach the listener again after five seconds. So
+the position never passes a message that is neither done nor stored elsewhere.
 
 Messages that a listener has held for too long (by default 15 minutes) are sent back as if they had failed, the
 smallest offsets first.
@@ -19,7 +19,7 @@ from ..errors import RocketMQError
 from .assignment import Assigned, AssignmentTable
 from .clock import Clock
 from .hooks import ConsumeReturnType, Hooks
-from .loop import Loop, Workers
+from .loop import Loop, ThreadPool
 from .message import MessageBatch, ReceivedMessage
 from .redelivery import CLEANED_DELAY_LEVEL, Redelivery
 from .results import CONCURRENT_ADVICE, RECONSUME_LATER, ConcurrentListener, Consumed
@@ -35,13 +35,13 @@ _log = logging.getLogger(__name__)
 
 
 class ConcurrentService:
-    """Calls the listener from several worker threads at once."""
+    """Calls the listener from several threads at once."""
 
     def __init__(
         self,
         *,
         listener: ConcurrentListener,
-        hooks: Hooks,
+        hooks: Hooks | None,
         settings: ConsumerSettings,
         state: MemberState,
         table: AssignmentTable,
@@ -63,17 +63,17 @@ class ConcurrentService:
         self._now_s = clock.now_s
         self._wall_ms = clock.wall_ms
         self._statistics = statistics
-        self._workers = Workers(f"consume {settings.group}", settings.thread_count)
+        self._threads = ThreadPool(f"consume {settings.group}", settings.thread_count)
 
     def start(self) -> None:
-        """Start the workers; from time to time, send back messages that the listener has held for too long."""
-        self._workers.start()
+        """Start the threads; from time to time, send back messages that the listener has held for too long."""
+        self._threads.start()
         pause_s = self._settings.consume_timeout_s
         self._timer.repeat(pause_s, pause_s, self._clean)
 
     def finish(self) -> None:
         """Wait for running listeners, at most as long as the settings say."""
-        self._workers.stop(self._settings.await_termination_s)
+        self._threads.stop(self._settings.await_termination_s)
 
     def hand_over(self) -> None:
         """Do nothing: there are no locks to release. Other members pull the messages again that are not done."""
@@ -91,11 +91,11 @@ class ConcurrentService:
         return messages.pieces(self._settings.batch_size)
 
     def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
-        """Let the workers consume every batch, in any order; `starts` is ignored, it is for orderly consumption."""
+        """Let the threads consume every batch, in any order; `starts` is ignored, it is for orderly consumption."""
         for batch in batches:
-            self._workers.submit(partial(self._consume, assigned, batch))
+            self._threads.submit(partial(self._consume, assigned, batch))
 
-    # --- in a worker -------------------------------------------------------------------------------------------------
+    # --- in a thread of the pool --------------------------------------------------------------------------------------
 
     def _consume(self, assigned: Assigned, batch: MessageBatch) -> None:
         process_queue = assigned.process_queue
@@ -108,17 +108,18 @@ class ConcurrentService:
 
     def _consume_batch(self, assigned: Assigned, batch: MessageBatch) -> Consumed:
         """Call the hooks and the listener with a batch, count the result for administrators, and return it."""
-        context = self._hooks.before(assigned.queue, batch)
+        hooks = self._hooks
+        context = hooks.before(assigned.queue, batch) if hooks else None
         began_s = self._now_s()
         assigned.process_queue.begin_consuming(batch.offset, began_s)
         batch.note_consume_start(self._wall_ms())
         result, mistake = self._call_listener(batch)
         spent_s = self._now_s() - began_s
-        if context:
+        if hooks and context:
             is_success = result.is_success
             status = "CONSUME_SUCCESS" if is_success else "RECONSUME_LATER"
-            kind = mistake or self._hooks.judge(spent_s, is_failed=not is_success)
-            self._hooks.after(context, status, is_success, kind)
+            kind = mistake or hooks.judge(spent_s, is_failed=not is_success)
+            hooks.after(context, status, is_success, kind)
         succeeded = _done_count(result, batch.message_count)
         failed = batch.message_count - succeeded
         self._statistics.consumed(assigned.queue.topic, spent_s, succeeded=succeeded, failed=failed)
@@ -131,7 +132,7 @@ class ConcurrentService:
         """
         try:
             result: object = self._listener(messages)
-        except BaseException:  # `sys.exit()`, too: it must not end the worker.
+        except BaseException:  # `sys.exit()`, too: it must not end the thread.
             _log.exception("the listener failed on %s and %d more", messages[0], len(messages) - 1)
             return RECONSUME_LATER, ConsumeReturnType.EXCEPTION
         if not isinstance(result, Consumed):
@@ -159,7 +160,7 @@ class ConcurrentService:
         rest = MessageBatch.of(kept)
         assigned.process_queue.shrink(batch, rest)
         self._timer.call_later(
-            self._settings.rhythm.resubmit_s, lambda: self._workers.submit(partial(self._consume, assigned, rest))
+            self._settings.rhythm.resubmit_s, lambda: self._threads.submit(partial(self._consume, assigned, rest))
         )
 
     def _dispose(

@@ -184,8 +184,9 @@ def _make_redelivery(member: Member, most_retries: int) -> Redelivery:
     return Redelivery(member.cluster, member.settings.group, most_retries, member.clock)
 
 
-def _make_hooks(settings: ConsumerSettings, hooks: Sequence[ConsumeHook]) -> Hooks:
+def _make_hooks(settings: ConsumerSettings, hooks: Sequence[ConsumeHook]) -> Hooks | None:
+    """Return the checked hooks; None if there are none, so that they cost nothing."""
     check_instance("hooks", hooks, Sequence, "a list of hooks")
     for hook in hooks:
         check_instance("hooks", hook, ConsumeHook, "objects of subclasses of ConsumeHook")
-    return Hooks(hooks, settings.group, settings.consume_timeout_s)
+    return Hooks(hooks, settings.group, settings.consume_timeout_s) if hooks else None

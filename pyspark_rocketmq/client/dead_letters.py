@@ -189,9 +189,9 @@ class _LogLosses:
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
         """Ignore that an administrator moved a group's position: dead letters are read without a group's position."""
 
-    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
+    def lacks_messages(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Log a gap; many gaps of a queue are merged into a few warnings."""
-        if warning := self._gaps.add(LossWarning(Finding.GAP, queue, start, end, missing_count)):
+        if warning := self._gaps.add(LossWarning(Finding.MESSAGES_MISSING, queue, start, end, missing_count)):
             _log.warning("%s", warning)
 
     def finish(self) -> None:

@@ -68,7 +68,7 @@ class ConsumeHook:
 
 
 class Hooks:
-    """The hooks of one consumer, in the order in which they run."""
+    """The hooks of a consumer that has some, in the order in which they run."""
 
     def __init__(self, hooks: Sequence[ConsumeHook], group: str, timeout_s: float) -> None:
         self._before = tuple(hook.before for hook in hooks)
@@ -76,10 +76,8 @@ class Hooks:
         self._group = group
         self._timeout_s = timeout_s
 
-    def before(self, queue: MessageQueue, messages: Sequence[ReceivedMessage]) -> ConsumeContext | None:
-        """Run the hooks before a call of the listener; return the context for `after`, or None without hooks."""
-        if not self._before:
-            return None
+    def before(self, queue: MessageQueue, messages: Sequence[ReceivedMessage]) -> ConsumeContext:
+        """Run the hooks before a call of the listener, and return the context for `after`."""
         context = ConsumeContext(self._group, queue, messages)
         _call(self._before, context)
         return context
@@ -100,5 +98,5 @@ def _call(methods: Sequence[Callable[[ConsumeContext], object]], context: Consum
     for method in methods:
         try:
             method(context)
-        except BaseException:  # `sys.exit()`, too: it must not end the worker.
+        except BaseException:  # `sys.exit()`, too: it must not end the thread.
             _log.exception("the hook %r failed on messages of %s and is ignored", method, context.queue)

@@ -1,9 +1,9 @@
 """Run commands in one thread at planned times, or in several threads at once.
 
 A `Loop` is one thread that runs commands one after the other, each not before its time; commands of the same time run
-in the order in which they were added. Data that only its commands use needs no lock. `Workers` are several threads that
-run commands as soon as a thread is free. Unlike those of Python's `ThreadPoolExecutor`, these threads do not keep the
-process from ending, because a listener may block without limit.
+in the order in which they were added. Data that only its commands use needs no lock. The threads of a `ThreadPool` run
+commands as soon as one of them is free. Unlike those of Python's `ThreadPoolExecutor`, they do not keep the process
+from ending, because a listener may block without limit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..errors import RocketMQError
 from ..net.deadline import Deadline
 from .clock import Clock
 
-__all__ = ["Command", "Loop", "OwnThread", "Workers", "carry_out"]
+__all__ = ["Command", "Loop", "OwnThread", "ThreadPool", "carry_out"]
 
 Command = Callable[[], object]
 
@@ -96,7 +96,7 @@ class Loop:
         return None
 
 
-class Workers:
+class ThreadPool:
     """A fixed number of threads; each takes the next waiting command, runs it, and goes on with another."""
 
     def __init__(self, name: str, size: int) -> None:
@@ -108,7 +108,7 @@ class Workers:
         self._threads = [OwnThread(target=self._run, name=f"{name} {number}", daemon=True) for number in range(size)]
 
     def __repr__(self) -> str:
-        return f"<Workers {self.size} threads, {self._commands.qsize()} commands waiting>"
+        return f"<ThreadPool {self.size} threads, {self._commands.qsize()} commands waiting>"
 
     def start(self) -> None:
         """Start the threads."""

@@ -1,10 +1,10 @@
 """Call the listener with each queue's messages in the order of their offsets.
 
-In a *run*, one worker thread calls the listener with batch after batch of one queue, beginning with the smallest
-offsets. Only one worker at a time does so, and only under the broker's lock of the queue. A failed message is given to
-the listener again after a pause and before all later messages of its queue. When its retries are used up (by default
-never), a copy is sent to the dead letters instead. A run ends after a minute, so that other queues get the worker.
-Before every batch the run checks that the member still holds the queue and its lock.
+In a *run*, one thread calls the listener with batch after batch of one queue, beginning with the smallest offsets. Only
+one thread at a time does so, and only under the broker's lock of the queue. A failed message is given to the listener
+again after a pause and before all later messages of its queue. When its retries are used up (by default never), a copy
+is sent to the dead letters instead. A run ends after a minute, so that other queues get the thread. Before every batch
+the run checks that the member still holds the queue and its lock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .assignment import Assigned, AssignmentTable
 from .clock import Clock
 from .hooks import ConsumeReturnType, Hooks
 from .locks import QueueLocks
-from .loop import Loop, Workers
+from .loop import Loop, ThreadPool
 from .message import MessageBatch, ReceivedMessage
 from .redelivery import Redelivery
 from .results import ORDERLY_ADVICE, SUSPEND, Ordered, OrderlyListener, OrderlyStatus, to_ordered
@@ -49,13 +49,13 @@ _log = logging.getLogger(__name__)
 
 
 class OrderlyService:
-    """Calls the listener from several worker threads, but never from two at once for messages of the same queue."""
+    """Calls the listener from several threads, but never from two at once for messages of the same queue."""
 
     def __init__(
         self,
         *,
         listener: OrderlyListener,
-        hooks: Hooks,
+        hooks: Hooks | None,
         settings: ConsumerSettings,
         state: MemberState,
         table: AssignmentTable,
@@ -79,22 +79,22 @@ class OrderlyService:
         self._timer = timer
         self._now_s = clock.now_s
         self._statistics = statistics
-        self._workers = Workers(f"consume {settings.group}", settings.thread_count)
+        self._threads = ThreadPool(f"consume {settings.group}", settings.thread_count)
         self._turns: defaultdict[MessageQueue, threading.Lock] = defaultdict(threading.Lock)
         """One lock for each queue, held by its run, so that a new `Assigned` of the queue starts no second run."""
         self._renewals = Loop(f"locks {settings.group}", clock)
         """A loop of its own for renewals, so that no round of rebalancing can delay them until a lock expires."""
 
     def start(self) -> None:
-        """Start the workers, and renew the brokers' locks from time to time."""
-        self._workers.start()
+        """Start the threads, and renew the brokers' locks from time to time."""
+        self._threads.start()
         if self._locks:
             self._renewals.repeat(self._rhythm.first_lock_s, self._rhythm.lock_s, self._locks.renew_all)
             self._renewals.start()
 
     def finish(self) -> None:
         """Wait for running listeners, at most as long as the settings say, and renew their locks meanwhile."""
-        self._workers.stop(self._settings.await_termination_s)
+        self._threads.stop(self._settings.await_termination_s)
         self._renewals.stop(CLOSING_S)
 
     def hand_over(self) -> None:
@@ -105,12 +105,12 @@ class OrderlyService:
     def cut(self, messages: MessageBatch) -> Sequence[MessageBatch]:
         """Cut the messages of one pull into batches of one message each.
 
-        A worker later joins them to batches of the size that the listener gets, across the bounds of pulls.
+        A thread later joins them to batches of the size that the listener gets, across the bounds of pulls.
         """
         return messages.pieces(1)
 
     def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
-        """Let a worker consume the queue if `starts` is true; otherwise the one at work takes the new messages, too."""
+        """Let a thread consume the queue if `starts` is true; otherwise the one at work takes the new messages, too."""
         if starts:
             self._resume(assigned)
 
@@ -129,7 +129,7 @@ class OrderlyService:
         """
         try:
             returned: object = self._listener(messages)
-        except BaseException:  # `sys.exit()`, too: it must not end the worker.
+        except BaseException:  # `sys.exit()`, too: it must not end the thread.
             _log.exception("the listener failed on %s", messages[0])
             return SUSPEND, ConsumeReturnType.EXCEPTION
         result = to_ordered(returned)
@@ -142,10 +142,10 @@ class OrderlyService:
     # --- one run -----------------------------------------------------------------------------------------------------
 
     def _resume(self, assigned: Assigned, delay_s: float = 0.0) -> None:
-        """Let a worker consume the queue's cached messages, now or after a delay."""
+        """Let a thread consume the queue's cached messages, now or after a delay."""
 
         def submit() -> None:
-            self._workers.submit(lambda: self._run(assigned))
+            self._threads.submit(lambda: self._run(assigned))
 
         if delay_s:
             self._timer.call_later(delay_s, submit)
@@ -189,17 +189,18 @@ class OrderlyService:
 
     def _consume_batch(self, assigned: Assigned, batch: Messages) -> bool:
         """Call hooks and listener with a batch, and apply the result; return False if no batch may follow at once."""
-        context = self._hooks.before(assigned.queue, batch)
+        hooks = self._hooks
+        context = hooks.before(assigned.queue, batch) if hooks else None
         began_s = self._now_s()
         with assigned.process_queue.consume_lock:
             if assigned.process_queue.dropped:
                 return False
             result, mistake = self._call_listener(batch)
         spent_s = self._now_s() - began_s
-        if context:
+        if hooks and context:
             status = result.status
-            kind = mistake or self._hooks.judge(spent_s, is_failed=status is OrderlyStatus.SUSPEND)
-            self._hooks.after(context, status.value, status in _SUCCESSES, kind)
+            kind = mistake or hooks.judge(spent_s, is_failed=status is OrderlyStatus.SUSPEND)
+            hooks.after(context, status.value, status in _SUCCESSES, kind)
         auto_commit = self._settings.auto_commit if result.auto_commit is None else result.auto_commit
         self._count(assigned, batch, result.status, auto_commit, spent_s)
         return self._settle(assigned, batch, result, auto_commit)
@@ -281,8 +282,8 @@ class OrderlyService:
         return process_queue.locked and not process_queue.is_lock_expired(self._rhythm.lock_max_live_s)
 
     def _relock(self, assigned: Assigned, delay_s: float) -> None:
-        """Ask the broker for the lock again after a delay, in a worker because the request may take long."""
-        self._timer.call_later(delay_s, lambda: self._workers.submit(lambda: self._lock_and_resume(assigned)))
+        """Ask the broker for the lock again after a delay, in another thread because the request may take long."""
+        self._timer.call_later(delay_s, lambda: self._threads.submit(lambda: self._lock_and_resume(assigned)))
 
     def _lock_and_resume(self, assigned: Assigned) -> None:
         if assigned.process_queue.dropped or self._locks is None:

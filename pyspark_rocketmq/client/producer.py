@@ -31,7 +31,7 @@ from ..broker_errors import (
     TopicNotExist,
 )
 from ..cluster.cluster import open_shared_cluster
-from ..cluster.messages import TEMPLATE_TOPIC, Receipt, Sending
+from ..cluster.messages import Receipt, Sending
 from ..cluster.settings import ClusterSettings
 from ..errors import (
     AddressNotAllowed,
@@ -40,7 +40,6 @@ from ..errors import (
     RequestTimeout,
     RocketMQError,
     SendError,
-    TopicNotFound,
     TransportError,
 )
 from ..model import Address, Message, MessageQueue
@@ -57,14 +56,13 @@ from .loop import Loop
 from .membership import Presence, make_client_id, producer_heartbeat
 from .message import Pulled, ReceivedMessage, view_record
 from .outgoing import Packing, Payload
+from .registry import Names, register, unregister
 from .running import Running
 from .settings import ProducerSettings
 
 __all__ = ["Producer", "TransactionChecker", "TransactionReceipt", "TransactionResolution"]
 
 CLOSING_S = 5.0
-_MOST_NEW_QUEUES = 4
-"""The most queues at each broker for a topic that its first message creates, as in Java's producer."""
 _ELSEWHERE = (
     TransportError,
     AddressNotAllowed,
@@ -124,10 +122,10 @@ class Producer(Running):
         self.client_id = make_client_id(settings.instance_name, settings.unit_name)
         self._cluster = open_shared_cluster(to_cluster_settings(cluster), self._serve)
         self._presence = Presence(self._cluster, self.client_id)
+        where = self._cluster.settings
+        self._names = Names(where.name_servers, where.namespace, settings.group, self.client_id, kind="producer")
         self._packing = Packing(settings, self._clock)
         self._turns = itertools.count()
-        self._new_topics: set[str] = set()
-        """Topics that do not exist yet: their first message creates them."""
         self._timer = Loop(f"producer {settings.group}", self._clock)
         self._checks = Loop(f"checks {settings.group}", self._clock)
 
@@ -135,17 +133,21 @@ class Producer(Running):
         return f"<Producer {self.client_id} of {self._settings.group}>"
 
     def _start(self) -> None:
-        """Begin to send heartbeats."""
+        """Begin to send heartbeats. Raise if another producer of this process has the same group and client id."""
+        register(self, self._names)
         self._timer.start()
         self._checks.start()
         self._timer.repeat(self._settings.heartbeat_s, self._settings.heartbeat_s, self._beat)
 
     def _close(self) -> None:
-        """Unregister and close the connections."""
-        self._timer.stop(CLOSING_S)
-        self._checks.stop(CLOSING_S)
-        self._presence.leave(producer_group=self._settings.group)
-        self._cluster.close()
+        """Unregister, close the connections, and free the client id for another producer."""
+        try:
+            self._timer.stop(CLOSING_S)
+            self._checks.stop(CLOSING_S)
+            self._presence.leave(producer_group=self._settings.group)
+        finally:
+            unregister(self, self._names)
+            self._cluster.close()
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -224,29 +226,7 @@ class Producer(Running):
             yield chosen
 
     def _queues(self, topic: str) -> Sequence[MessageQueue]:
-        """Return the topic's writable queues; for a missing topic, the queues that its first message creates."""
-        try:
-            queues = self._cluster.routes.route(topic).writable
-            self._new_topics.discard(topic)
-        except TopicNotFound as error:
-            queues = self._new_queues(topic, error)
-        if not queues:
-            advice = "give the topic write permission, or bring its brokers back"
-            raise NoBrokerAvailable("no queue of the topic may be written now", advice=advice, topic=topic)
-        return queues
-
-    def _new_queues(self, topic: str, not_found: TopicNotFound) -> tuple[MessageQueue, ...]:
-        """Return the queues that a new topic will have, derived from those of the template topic.
-
-        Only brokers that create topics at the first message have the template topic. If no broker has it, raise
-        `not_found`.
-        """
-        try:
-            template = self._cluster.routes.route(TEMPLATE_TOPIC).writable
-        except TopicNotFound:
-            raise not_found from None
-        self._new_topics.add(topic)
-        return tuple(queue._replace(topic=topic) for queue in template if queue.queue_id < _MOST_NEW_QUEUES)
+        return self._cluster.writable.queues(topic)
 
     def _sending(self, queue: MessageQueue, payload: Payload) -> Sending:
         return Sending(
@@ -258,7 +238,7 @@ class Producer(Running):
             sys_flag=payload.sys_flag,
             flag=payload.flag,
             is_batch=payload.is_batch,
-            route_topic=TEMPLATE_TOPIC if queue.topic in self._new_topics else "",
+            route_topic=self._cluster.writable.route_topic(queue.topic),
         )
 
     def _deadline(self) -> Deadline:

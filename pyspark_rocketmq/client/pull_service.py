@@ -76,7 +76,7 @@ class Sink(Protocol):
         """Divide the messages of one pull into batches, each of which is consumed and counts as done as a whole."""
 
     def submit(self, assigned: Assigned, batches: Sequence[MessageBatch], starts: bool) -> None:
-        """Consume batches that are now in the process queue; `starts` is true if no worker consumes the queue now."""
+        """Consume batches that are now in the process queue; `starts` is true if no thread consumes the queue now."""
 
     def skip(self, assigned: Assigned, offset: int) -> None:
         """Count messages before `offset` as done that were not received, because they do not match the filter."""

@@ -46,6 +46,8 @@ class TopicAssignment(NamedTuple):
 
     all_queues: Sequence[MessageQueue]
     own_queues: Sequence[MessageQueue]
+    members: Sequence[str] = ()
+    """The client ids of the members among which the queues were divided; empty if no strategy divided them."""
 
 
 def assign_topic(topic: str, membership: Membership, strategy: AllocateStrategy | None) -> TopicAssignment | None:
@@ -61,7 +63,7 @@ def assign_topic(topic: str, membership: Membership, strategy: AllocateStrategy 
     members = membership.members(topic)
     if members is None:
         return None
-    return TopicAssignment(queues, strategy.allocate(membership.client_id, queues, members))
+    return TopicAssignment(queues, strategy.allocate(membership.client_id, queues, members), members)
 
 
 class QueueHandover:

@@ -87,7 +87,7 @@ class Rhythm:
     resubmit_s: float = 5.0
     """The time from a failure to send messages back until they reach the listener again."""
     longest_run_s: float = 60.0
-    """The longest time that a worker consumes one queue in order before another queue can have the worker."""
+    """The longest time that a thread consumes one queue in order before another queue can have the thread."""
     reset_pause_s: float = 10.0
     """The time that running listeners get to finish before an administrator's reset moves positions."""
 

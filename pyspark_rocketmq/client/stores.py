@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ..cluster.queue_offsets import Offsets
+from ..cluster.regular_file import open_regular_file
 from ..errors import MalformedFrame, OptionError, RocketMQError, TransportError
 from ..model import RETRY_PREFIX, MessageQueue
 from ..net.deadline import Deadline
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 QUERY_TIMEOUT_S = 5.0
+MOST_FILE_BYTES = 64 * 2**20
+"""Size limit of a file of positions; 100,000 queues take about 12 MB."""
 _MOST_DIGITS = len(str(LAST_OFFSET))
 _FILE_NAME, _BACKUP_SUFFIX = "offsets.json", ".bak"
 _NO_PART = frozenset("/\\\0")
@@ -226,7 +229,10 @@ def _check_part(name: str, text: str, advice: str) -> None:
 
 
 class LocalStore:
-    """Offsets in a file in the Java client's format; the previous version of the file is kept as a backup."""
+    """Offsets in a file in the Java client's format; the previous version of the file is kept as a backup.
+
+    A link to a file is read, but the next write replaces the link. Whatever is no regular file counts as damaged.
+    """
 
     def __init__(self, path: Path) -> None:
         self.progress = Progress()
@@ -293,7 +299,7 @@ class LocalStore:
         is_damaged, found = False, None
         for path in (self.path, self._backup):
             try:
-                found = _parse_offsets(path.read_text(encoding="utf-8"))
+                found = _parse_offsets(_read_text(path))
                 break
             except FileNotFoundError:
                 continue
@@ -302,6 +308,14 @@ class LocalStore:
                 _log.warning("%s cannot be read (%s); its backup is tried", path, cause)
         self.is_damaged = is_damaged and found is None
         return found
+
+
+def _read_text(path: Path) -> str:
+    with open_regular_file(path) as file:
+        content = file.read(MOST_FILE_BYTES + 1)
+    if len(content) > MOST_FILE_BYTES:
+        raise ValueError(f"it has more than {MOST_FILE_BYTES} bytes")
+    return content.decode()
 
 
 def _parse_offsets(text: str) -> dict[MessageQueue, int]:

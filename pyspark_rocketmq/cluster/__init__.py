@@ -3,7 +3,7 @@
     cluster        the cluster as one object: start here
     settings       addresses, credentials, and how often requests are repeated
     routes         the queues and brokers of a topic at one moment (pure); route_table: the current routes of all topics
-    names          namespaces (pure)          signing, credentials_file   access control
+    names          namespaces (pure)          signing, credentials_file, regular_file   access control
     links          connections                servers                     typed requests to one server
     retrying       repetition                 nameserver, broker          which server gets a request
     queue_offsets, searches, groups, messages, compaction, admin          the requests themselves

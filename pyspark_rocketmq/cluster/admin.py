@@ -55,11 +55,11 @@ from ..wire.commands import (
     UpdateSubscriptionGroupRequestHeader,
 )
 from .broker import Brokers, to_queue
-from .messages import TEMPLATE_TOPIC
 from .nameserver import NameServers
 from .routes import BrokerEndpoints
 from .servers import Reply
 from .survey import read_settings
+from .writable import TEMPLATE_TOPIC
 
 
 class Admin:

@@ -26,6 +26,7 @@ from .route_table import RouteTable
 from .servers import Servers
 from .settings import ClusterSettings
 from .survey import Survey
+from .writable import WritableQueues
 
 
 class Cluster:
@@ -37,6 +38,7 @@ class Cluster:
         servers = Servers(settings, links)
         self.name_servers = NameServers(servers)
         self.routes = RouteTable(self.name_servers.fetch_route, settings.route_max_age_s)
+        self.writable = WritableQueues(self.routes)
         self.brokers = Brokers(servers, self.routes)
         self.offsets = Offsets(self.brokers)
         self.groups = Groups(self.brokers)

@@ -20,6 +20,7 @@ from functools import cache
 from typing import NamedTuple
 
 from ..errors import OptionError
+from .regular_file import open_regular_file
 from .signing import Credentials
 
 __all__ = ["GRACE_S", "CredentialsFile", "WatchedFile", "parse_credentials"]
@@ -29,7 +30,7 @@ GRACE_S = 60.0
 SETTLING_S = 1.0
 """Seconds after a change for which the file is not read again, because its writer may not have finished."""
 MOST_BYTES = 64 * 1024
-"""Size limit of the file, because devices such as `/dev/zero` have no end."""
+"""Size limit of the file; a larger one holds no credentials."""
 
 _LINE = re.compile(r"(\w+)\s*[=:]\s*(.*)")
 _FIELDS = {"accesskey": "access_key", "secretkey": "secret_key", "securitytoken": "security_token"}
@@ -170,23 +171,16 @@ def _watched(file: CredentialsFile) -> WatchedFile:
 
 
 def _read(file: CredentialsFile) -> Credentials | str:
-    """Return the credentials in a file, or what is wrong with its content; raise OSError if it cannot be read."""
-    with open(file.path, "rb", opener=_open_at_once) as opened:
-        mode = os.fstat(opened.fileno()).st_mode
-        if not stat.S_ISREG(mode):
-            return "it is not a regular file"
-        content = opened.read(MOST_BYTES + 1)
-    if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
-        _warn_of_writers(file, stat.S_IMODE(mode))
+    """Return the credentials in a file, or what is wrong with it or its content; raise OSError if it cannot be read."""
     try:
+        with open_regular_file(file.path) as opened:
+            mode = os.fstat(opened.fileno()).st_mode
+            content = opened.read(MOST_BYTES + 1)
+        if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
+            _warn_of_writers(file, stat.S_IMODE(mode))
         return parse_credentials(content)
     except ValueError as cause:
         return str(cause)
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting; a named pipe (FIFO) would wait for a writer."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
 
 
 @cache

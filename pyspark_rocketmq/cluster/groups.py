@@ -151,7 +151,8 @@ class Groups:
     ) -> Locked:
         """Lock queues or renew their locks; return which locks were granted, refused or are unknown.
 
-        Each broker gets one request, which is never repeated.
+        Each broker gets one request, which is never repeated. Of the queues in its response only those count that it
+        was asked for.
         """
         parts = self._by_broker(queues)
         requests = {
@@ -164,7 +165,7 @@ class Groups:
                 unknown[name] = result
             else:
                 held = result.body(LockBatchResponseBody).lock_ok_mq_set
-                granted.update(self._namespace.unwrap_queue(queue) for queue in held)
+                granted.update({self._namespace.unwrap_queue(queue) for queue in held}.intersection(parts[name]))
         refused = {queue for name, part in parts.items() if name not in unknown for queue in part} - granted
         return Locked(frozenset(granted), frozenset(refused), unknown)
 

@@ -23,6 +23,7 @@ from ..wire.commands import (
     RecallMessageResponseHeader,
     RequestHeader,
     SendBatchMessageRequestHeader,
+    SendHeaderV2,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
     ViewMessageRequestHeader,
@@ -31,9 +32,7 @@ from ..wire.message_id import decode_offset_message_id
 from ..wire.record import Record, decode_records
 from .broker import Brokers, RoutedRequest
 from .servers import OK, Reply
-
-TEMPLATE_TOPIC = "TBW102"
-"""The topic whose configuration brokers copy when they create an unknown topic."""
+from .writable import MOST_NEW_QUEUES, TEMPLATE_TOPIC
 
 STORED = OK | {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT}
 """Response codes with which a message is stored; all but SUCCESS mean that a flush or a replica's copy is missing."""
@@ -57,13 +56,12 @@ class Sending:
     is_batch: bool = False
     reconsume_times: int = 0
     max_reconsume_times: int | None = None
-    queue_count_if_new: int = 4
+    queue_count_if_new: int = MOST_NEW_QUEUES
     route_topic: str = ""
     """The topic whose route names the broker; set if the queue's own topic does not exist yet and has no route."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """The queue and offset at which a broker stored a message; `status` is one of the codes in `STORED`."""
 
     status: ResponseCode
@@ -236,10 +234,10 @@ def send_back_request(
     return RoutedRequest(topic, broker_name, header)
 
 
-def _send_request(sending: Sending) -> RoutedRequest:
-    """Return the request that stores a message or a batch, in the form whose field names have one letter."""
+def send_header(sending: Sending) -> SendHeaderV2:
+    """Return the header of the request that stores a message or a batch; its fields have names of one letter."""
     kind = SendBatchMessageRequestHeader if sending.is_batch else SendMessageRequestHeaderV2
-    header = kind(
+    return kind(
         producer_group=sending.producer_group,
         topic=sending.queue.topic,
         default_topic=TEMPLATE_TOPIC,
@@ -254,5 +252,9 @@ def _send_request(sending: Sending) -> RoutedRequest:
         max_reconsume_times=sending.max_reconsume_times,
         batch=sending.is_batch,
     )
+
+
+def _send_request(sending: Sending) -> RoutedRequest:
+    """Return the request that stores a message or a batch."""
     topic = sending.route_topic or sending.queue.topic
-    return RoutedRequest(topic, sending.queue.broker_name, header, sending.body)
+    return RoutedRequest(topic, sending.queue.broker_name, send_header(sending), sending.body)

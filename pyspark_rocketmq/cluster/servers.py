@@ -118,7 +118,9 @@ def request_fields(
     return signed(settings, header.code, unsigned_fields(settings, header, broker_name), body)
 
 
-def signed(settings: ClusterSettings, code: int, fields: dict[str, str], body: bytes = b"") -> dict[str, str]:
+def signed(
+    settings: ClusterSettings, code: int, fields: dict[str, str], body: bytes | memoryview = b""
+) -> dict[str, str]:
     """Return header fields with a signature over all of them and the body; without credentials, the same fields."""
     return sign(settings.credentials, code, fields, body) if settings.credentials else fields
 

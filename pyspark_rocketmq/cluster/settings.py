@@ -42,9 +42,9 @@ class ClusterSettings:
         if not self.name_servers:
             raise OptionError("nameServer", None, "no address", advice="give host:port, several separated by ';'")
         brokers = _parse_brokers(self.allowed_brokers)
-        known = (*self.name_servers, *self.address_map.targets)
+        allowed = brokers.plus((*self.name_servers, *self.address_map.targets)) if brokers else None
         object.__setattr__(self, "allowed_brokers", brokers)
-        object.__setattr__(self, "net", replace(self.net, allowed=brokers.plus(known) if brokers else None))
+        object.__setattr__(self, "net", replace(self.net, allowed=allowed))
 
 
 def _parse_brokers(brokers: Any) -> AllowedAddresses | None:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..model import MessageQueue
+from ..model import MessageQueue, SendRequest
 from ..wire.compression import Compression, compress
 from ..wire.properties import MAX_PROPERTIES_BYTES
 from .arrays import Integers, Mask, buffer_of, fixed_texts, hash_texts, join, mix, offsets_of, sizes_of, to_arrow
@@ -26,7 +26,7 @@ from .ids import BatchIdentity, ids_by_content, ids_by_row_id
 from .placing import ANY_QUEUE, Placing, Queues, place_rows
 from .texts import property_texts, with_id
 
-__all__ = ["BATCH_PROPERTIES", "EncodeSettings", "Encoded", "Encoder", "SendRequest"]
+__all__ = ["BATCH_PROPERTIES", "EncodeSettings", "Encoded", "Encoder"]
 
 _MOST_BATCH_PROPERTIES_BYTES = MAX_PROPERTIES_BYTES - 1024
 """The most bytes of properties of a message in a batch.
@@ -53,21 +53,6 @@ class EncodeSettings:
     compression: Compression = Compression.ZLIB
     key_is_sharding_key: bool = False
     places_by_key: bool = True
-
-
-class SendRequest(NamedTuple):
-    """The body and the properties of one send, and the rows that it stores."""
-
-    topic: str
-    queue: MessageQueue | None
-    """None if any queue of the topic will do."""
-    body: bytes | memoryview
-    properties: str
-    rows: Integers
-    """The numbers of the rows within the partition."""
-    is_batch: bool = False
-    flag: int = 0
-    sys_flag: int = 0
 
 
 class Encoded(NamedTuple):

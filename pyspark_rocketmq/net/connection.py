@@ -24,7 +24,7 @@ from ..errors import ConnectionLost, Flooded, LocalProtocolError, MalformedFrame
 from ..model import Address
 from ..wire.codes import ResponseCode
 from ..wire.header import Command
-from ..wire.session import Event, Reply, Session, Writer
+from ..wire.session import Event, Response, Session, Writer
 from .deadline import Deadline, remaining_s
 from .failures import for_requests, request_name, timed_out
 from .settings import NetSettings
@@ -281,7 +281,7 @@ class Connection:
         self.address: Address = transport.address
         self.settings = settings
         self._channel = Channel(transport, settings)
-        self._ready: OrderedDict[int, Reply] = OrderedDict()
+        self._ready: OrderedDict[int, Response] = OrderedDict()
         self._unwanted = 0
         self._failure: RocketMQError | None = None
 
@@ -354,14 +354,14 @@ class Connection:
         self._raise_if_ended((code,))
         return self._channel.request_as(code, count, write)
 
-    def next_reply(self, deadline: Deadline | None = None) -> Reply:
+    def next_reply(self, deadline: Deadline | None = None) -> Response:
         """Return the next response to any request; raise at the deadline, but leave all requests in flight."""
         if not self.has_news and not self.in_flight:
             raise LocalProtocolError("no request is in flight, no answer can come", address=str(self.address))
         self._drive(lambda: bool(self._ready), self.pending_codes, deadline)
         return self._ready.popitem(last=False)[1]
 
-    def ready_replies(self) -> list[Reply]:
+    def ready_replies(self) -> list[Response]:
         """Remove and return the responses received so far, without waiting.
 
         If there are none, and an error has ended the connection, raise that error.
@@ -383,7 +383,7 @@ class Connection:
         finally:
             self.forget(opaque)
 
-    def collect(self, opaques: Iterable[int], deadline: Deadline | None = None) -> Iterator[Reply]:
+    def collect(self, opaques: Iterable[int], deadline: Deadline | None = None) -> Iterator[Response]:
         """Yield the responses to the requests with these opaques in order of arrival.
 
         The first `next` sends the requests. Raise at the deadline. Requests that are not answered when the iteration
@@ -455,7 +455,7 @@ class Connection:
             return False
         ready = self._ready
         for event in self._channel.events(count):
-            if isinstance(event, Reply):
+            if isinstance(event, Response):
                 ready[event.opaque] = event
             else:
                 self._channel.decline(event.command)

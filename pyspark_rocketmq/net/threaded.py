@@ -27,7 +27,7 @@ from ..errors import ConnectionLost, Flooded, LocalProtocolError, RemoteProtocol
 from ..model import Address
 from ..wire.codes import ResponseCode
 from ..wire.header import Command
-from ..wire.session import Reply
+from ..wire.session import Response
 from .connection import Channel
 from .deadline import Deadline, remaining_s
 from .failures import for_requests, name_requests, request_name, timed_out
@@ -287,7 +287,7 @@ class ThreadedConnection:
         try:
             with self._lock:
                 for event in self._channel.events(count):
-                    future = self._pending.pop(event.opaque).future if isinstance(event, Reply) else None
+                    future = self._pending.pop(event.opaque).future if isinstance(event, Response) else None
                     events.append((future, event.command))
         finally:
             for future, command in events:

@@ -76,7 +76,7 @@ LOSS_RULES: Mapping[Finding, LossRule] = {
         "an admin reset the group to {found} while {planned} was read",
         "reading stays at {planned}; a new checkpoint moves the query",
     ),
-    Finding.GAP: LossRule(
+    Finding.MESSAGES_MISSING: LossRule(
         "messages within [{planned}, {found}) are gone",
         "go on without them",
         MessagesMissing,

@@ -24,7 +24,7 @@ class LossPolicy(Protocol):
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
         """Handle the report that an administrator reset the group's offset; no message of the range is lost by that."""
 
-    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
+    def lacks_messages(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Handle the report that messages within `[start, end)` are gone; `missing_count` is their number, if known."""
 
 
@@ -43,5 +43,5 @@ class IgnoreLosses:
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
         """Do nothing."""
 
-    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
+    def lacks_messages(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Do nothing."""

@@ -98,7 +98,7 @@ class Recheck:
             raise mismatch(block.wanted.queue, block.first, "holds messages out of order or twice")
         positions = self._positions(block, frozenset(records.physical_offsets))
         if _lacks_some(block, [physical in positions for physical in records.physical_offsets]):
-            self._policy.gap(*block.wanted[:3])
+            self._policy.lacks_messages(*block.wanted[:3])
         last = -1
         for physical, data in zip(records.physical_offsets, records.each(), strict=True):
             if (position := positions.get(physical)) is None:
@@ -173,7 +173,7 @@ class Recheck:
         """Report the missing messages of a block to the policy; at the open front of a range, only log them."""
         queue, start, end, is_open = block.wanted
         if not records.tell_positions():
-            self._policy.gap(queue, start, end)
+            self._policy.lacks_messages(queue, start, end)
             if queue not in self._unplaced:
                 self._unplaced.add(queue)
                 _log.warning(_NO_POSITIONS, queue, records.message_count, block.first, records.offsets[0])
@@ -183,7 +183,7 @@ class Recheck:
                 self._open_until[queue] = gone.end
                 _log.info("%s: messages from %d to %d are gone at the front of the range", *gone[:3])
             else:
-                self._policy.gap(*gone[:3], sum(gap.offset_count for gap in gaps))
+                self._policy.lacks_messages(*gone[:3], sum(gap.offset_count for gap in gaps))
 
 
 def _lacks_some(block: Block, are_placed: Sequence[bool]) -> bool:

@@ -144,9 +144,9 @@ def recount(unconfirmed: Sequence[Unconfirmed], read: Read, subscription: Subscr
         queue, start, end, _ = wanted
         if found[wanted] != count:
             _log.warning(_DIFFERENT, queue, "?" if count is None else count, start, end, found[wanted])
-            policy.gap(queue, start, end)
+            policy.lacks_messages(queue, start, end)
         elif (queue, end) not in placed or is_light(queue):
-            policy.gap(queue, start, end)
+            policy.lacks_messages(queue, start, end)
 
 
 def _count(ranges: Sequence[QueueRange], blocks: Iterable[Block]) -> Counter[QueueRange]:

@@ -271,9 +271,9 @@ class Witness:
         """Report all unconfirmed offsets to the policy as losses, because no process can confirm them any more."""
         for process in self._processes.values():
             for interval in process.unconfirmed():
-                self._policy.gap(self._queue, interval.first, interval.end)
+                self._policy.lacks_messages(self._queue, interval.first, interval.end)
         for wanted, _ in self.unconfirmed():
-            self._policy.gap(self._queue, wanted.start, wanted.end)
+            self._policy.lacks_messages(self._queue, wanted.start, wanted.end)
         self._processes.clear()
         self._left = Tally()
         self._last_endpoint = None
@@ -345,7 +345,7 @@ class Witness:
         if has_found_further(interval.first, outcome):
             end = min(lowest_readable(interval.first, outcome), end)
         try:
-            self._policy.gap(self._queue, interval.first, end)
+            self._policy.lacks_messages(self._queue, interval.first, end)
         except DataLossError as error:
             if not is_policy_known:
                 error.advice += (

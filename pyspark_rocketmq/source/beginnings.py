@@ -27,7 +27,7 @@ from ..offsets.requested import Keyword, RequestedOffsets
 from ..offsets.resolve import Resolved, opened_if_late, resolve_offsets
 from .view import BrokerView
 
-__all__ = ["Beginnings", "Gained"]
+__all__ = ["Beginnings", "GainedQueues"]
 
 FetchBounds = Callable[[Collection[MessageQueue]], Mapping[MessageQueue, QueueBounds]]
 """Fetches bounds of queues from brokers, without using cached ones."""
@@ -114,7 +114,7 @@ class Beginnings:
 
 
 @dataclass(slots=True)
-class Gained:
+class GainedQueues:
     """Finds first offsets for gained queues without a position, and gained queues that end before their position.
 
     A gained queue is one that the member has newly got; its position is the group's or the checkpoint's. One object is

@@ -52,11 +52,11 @@ class LossJournal:
         """Warn that an administrator moved the group's position to `reset_to`; the task reads its range as planned."""
         self._judge(Finding.RESET_BY_ADMIN, queue, planned, reset_to)
 
-    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
+    def lacks_messages(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Raise or warn, because messages within [start, end) are gone; `missing_count` is their number, if known."""
         fails = self._fail_on_data_loss
-        gap = judge(Finding.GAP, queue, start, end, fail_on_data_loss=fails, missing_count=missing_count)
-        self.counts[Finding.GAP] += 1
+        gap = judge(Finding.MESSAGES_MISSING, queue, start, end, fail_on_data_loss=fails, missing_count=missing_count)
+        self.counts[Finding.MESSAGES_MISSING] += 1
         if warning := self._gaps.add(gap):
             _log.warning("%s", warning)
 

@@ -13,7 +13,7 @@ from ..model import MessageQueue, QueueBounds
 from ..net.deadline import Deadline
 from ..offsets.position import Position, Positions
 from ..options.reader_options import ReaderOptions, ShareSettings
-from .beginnings import Beginnings, Gained
+from .beginnings import Beginnings, GainedQueues
 from .group_positions import GroupPositions
 from .membership import QueryMember
 from .rhythm import PlannerRhythm
@@ -107,7 +107,7 @@ class MemberRole:
         """
         self._beginnings.note_joining(start, queues)
         before = start.next if start else {}
-        gained = Gained(self._beginnings, bounds, self._judge.fetch_fresh)
+        gained = GainedQueues(self._beginnings, bounds, self._judge.fetch_fresh)
         known = self.positions.choose_starts(ready, before, gained)
         opened = {**(start.still_open if start else {}), **gained.opened}
         opened = {queue: offset for queue, offset in opened.items() if known.get(queue) == offset}
@@ -115,7 +115,7 @@ class MemberRole:
         kept = {queue: before[queue] for queue in starts.bounds if queue in before}
         return starts._replace(positions={**kept, **starts.positions})
 
-    def find_unread(
+    def find_queues_behind(
         self, target: Positions, queues: list[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]
     ) -> list[MessageQueue]:
         """Return those of `queues` in which the group's position is before `target`: no member has got that far."""

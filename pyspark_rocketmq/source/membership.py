@@ -65,6 +65,8 @@ class QueryMember:
         self._first_strategy = self._strategy if share.own_list else _Listed(self._strategy)
         """The strategy for the first assignment of each topic."""
         self._table = AssignmentTable()
+        self._members: Sequence[str] = ()
+        """The client ids of the group's members as last listed."""
         self._since_s: dict[MessageQueue, float] = {}
         self._unknown_topics = set(options.selection.topics)
         """Topics whose assignment is not known yet."""
@@ -171,8 +173,8 @@ class QueryMember:
         outcomes = [self._rebalance(topic) for topic in self._membership.subscriptions]
         if self._unknown_topics:
             self._heartbeats.call_soon(self._membership.heartbeat)  # The first one may be lost.
-        elif members := self._membership.members(min(self._settings.wanted)):  # Retry topics may have no route.
-            self._strategies.ask_one(members)
+        else:
+            self._strategies.ask_one(self._members)
         return all(outcomes)
 
     def _rebalance(self, topic: str) -> bool:
@@ -188,6 +190,7 @@ class QueryMember:
             return False
         if assignment is None:
             return topic not in self._unknown_topics
+        self._members = assignment.members
         if self._take_assignment(topic, set(assignment.own_queues)):
             self._membership.touch(topic)
             self._heartbeats.call_soon(self._membership.heartbeat)

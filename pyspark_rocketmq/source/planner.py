@@ -75,7 +75,7 @@ class Planner:
 
     def freeze_target(self) -> None:
         """Fetch the present end of each queue that the query reads; a run of availableNow stops at these ends."""
-        self._target = _ends(self._judge.fetch_bounds(self.role.choose_queues(self._catalog.queues())))
+        self._target = _ends(self._judge.fetch_routed_bounds(self.role.choose_queues(self._catalog.queues())))
 
     def latest(self, start: Position | None, *, is_done: bool = True, without_caps: bool = False) -> Position:
         """Return the end of the next batch, or `start` itself if there is nothing new.
@@ -105,7 +105,7 @@ class Planner:
         self._begin(start, queues)
         self.role.claim(queues)
         self.role.claim(held.keys())
-        bounds = self._judge.fetch_bounds(self.role.choose_queues(queues), topics)
+        bounds = self._judge.fetch_routed_bounds(self.role.choose_queues(queues), topics)
         ready = self.role.locks.hold(bounds)
         starts = self.role.choose_starts(start, bounds, ready, queues)
         self._judged, self._rewound = start, starts.rewound
@@ -133,7 +133,7 @@ class Planner:
         """Return the queues that wait for their locks and that no member of the group has read to `target` yet."""
         waiting = [queue for queue in starts.bounds if queue in target and queue not in ready]
         short = [queue for queue in waiting if starts.positions.get(queue, 0) < target[queue]]
-        return self.role.find_unread(target, short, starts.bounds) if short else []
+        return self.role.find_queues_behind(target, short, starts.bounds) if short else []
 
     def _limits(self, without_caps: bool) -> Limits:
         if without_caps:

@@ -40,7 +40,10 @@ class TaskReport:
     dropped: int = 0
     """The number of messages that were left out because they cannot be decoded (mode=DROPMALFORMED)."""
     losses: Mapping[str, int] = field(default_factory=dict)
-    """The number of losses that the task found, by the name of the `Finding`; `GAP` counts losses within ranges."""
+    """The number of losses that the task found, by the name of the `Finding`.
+
+    `MESSAGES_MISSING` counts losses within ranges.
+    """
 
     def __str__(self) -> str:
         return (

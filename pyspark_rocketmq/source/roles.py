@@ -60,7 +60,7 @@ class StartJudge:
         self._fails_on_loss = options.fail_on_data_loss
         self._missing: set[MessageQueue] = set()
 
-    def fetch_bounds(
+    def fetch_routed_bounds(
         self, queues: Collection[MessageQueue], held_topics: Collection[str] = ()
     ) -> Mapping[MessageQueue, QueueBounds]:
         """Return the bounds of these queues; if a broker or topic has gone, only of those that are still in the routes.
@@ -76,7 +76,7 @@ class StartJudge:
     def fetch_fresh(self, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
         """Fetch and return the bounds of these queues, without using cached ones."""
         self.view.forget()
-        return self.fetch_bounds(list(queues), {queue.topic for queue in queues})
+        return self.fetch_routed_bounds(list(queues), {queue.topic for queue in queues})
 
     def judge(self, known: Positions, bounds: Mapping[MessageQueue, QueueBounds], opened: Positions) -> Starts:
         """Return the starts of a batch: `known` positions, moved into bounds; raise for a loss if it fails the query.
@@ -228,7 +228,7 @@ class SoloRole:
             positions={**positions, **starts.positions}, opened={**opened_if_late(new), **starts.opened}
         )
 
-    def find_unread(
+    def find_queues_behind(
         self, target: Positions, queues: list[MessageQueue], bounds: Mapping[MessageQueue, QueueBounds]
     ) -> list[MessageQueue]:
         """Return all `queues`: there are no other members that could have read them to the target."""

@@ -38,13 +38,19 @@ It is the number of chunks in use at once while responses wait for the listeners
 
 def join_frame(header_type: int, header: bytes, body: bytes | memoryview) -> bytes:
     """Return the frame that consists of this header and body."""
-    length = 4 + len(header) + len(body)
-    if len(header) > MAX_HEADER_BYTES or length > MAX_LENGTH:
+    return b"".join((frame_prefix(header_type, len(header), len(body)), header, body))
+
+
+def frame_prefix(header_type: int, header_bytes: int, body_bytes: int) -> bytes:
+    """Return the bytes of a frame before its header, which has `header_bytes`; the body has `body_bytes`."""
+    length = 4 + header_bytes + body_bytes
+    if header_bytes > MAX_HEADER_BYTES or length > MAX_LENGTH:
         raise LocalProtocolError(
-            f"a header of {len(header)} and a body of {len(body)} bytes do not fit a frame", advice="send less at once"
+            f"a header of {header_bytes} and a body of {body_bytes} bytes do not fit a frame",
+            advice="send less at once",
         )
-    mark = header_type << 24 | len(header)
-    return b"".join((length.to_bytes(4, "big"), mark.to_bytes(4, "big"), header, body))
+    mark = header_type << 24 | header_bytes
+    return length.to_bytes(4, "big") + mark.to_bytes(4, "big")
 
 
 def split_frame(frame: memoryview) -> tuple[int, memoryview, memoryview]:

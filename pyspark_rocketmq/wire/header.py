@@ -5,7 +5,7 @@ it: compact, with keys in alphabetical order.
 
 Two operations that happen thousands of times a second have fast paths. `cut_pull_responses` decodes responses to
 pulls whose headers have the usual form; compiled code could replace it. `PreparedRequest` encodes requests that differ
-only in numbers.
+only in numbers and one text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 from ..errors import LimitExceeded, LocalProtocolError, MalformedFrame
 from .codes import LanguageCode
-from .frame import MIN_FRAME_BYTES, PREFIX_BYTES, join_frame, read_sized, split_frame, write_sized
+from .frame import MIN_FRAME_BYTES, PREFIX_BYTES, frame_prefix, read_sized, split_frame, write_sized
 
 CLIENT_VERSION = 409
 """Release that this client reports, 4.9.8.
@@ -75,6 +75,11 @@ class Command:
 
 def encode_command(command: Command) -> bytes:
     """Return the frame of a command; raise `LocalProtocolError` if a field cannot be encoded."""
+    return b"".join((encode_head(command), command.body))
+
+
+def encode_head(command: Command) -> bytes:
+    """Return the frame of a command without its body, which must follow; raise as `encode_command` does."""
     encode = _encode_json if command.header_type is HeaderType.JSON else _encode_binary
     try:
         header = encode(command)
@@ -82,7 +87,7 @@ def encode_command(command: Command) -> bytes:
         raise LocalProtocolError(
             f"unwritable header of command {command.code}: {cause}", advice="send valid text and 32-bit numbers"
         ) from cause
-    return join_frame(command.header_type, header, command.body)
+    return frame_prefix(command.header_type, len(header), len(command.body)) + header
 
 
 def decode_command(frame: memoryview) -> Command:
@@ -241,7 +246,10 @@ class PullResponse(Command):
         return decode_any_command(self._frame)
 
 
-# --- requests that differ in numbers only -----------------------------------------------------------------------------
+# --- requests that differ in few fields -------------------------------------------------------------------------------
+
+json_text = json.JSONEncoder(ensure_ascii=False).encode
+"""Returns a text as a JSON string. Unlike `json.dumps` with these options, it makes no encoder for each call."""
 
 
 @lru_cache  # Headers differ only in digits, so there are few lengths.
@@ -250,31 +258,41 @@ def _prefix(header_bytes: int) -> bytes:
 
 
 class PreparedRequest:
-    """A template of requests with a JSON header and no body, which differ only in numbers.
+    """A template of requests with a JSON header, which differ only in numbers, in one text, and in their bodies.
 
-    These numbers are the opaque and the header fields that `changing` names. All else is encoded once.
+    The numbers are the opaque and the header fields that `changing` names; `text` names the header field with the text,
+    if there is one. All else is encoded once.
     """
 
-    def __init__(self, code: int, fields: Mapping[str, str], changing: Sequence[str]) -> None:
-        kept = {name: value for name, value in fields.items() if name not in changing}
-        header = encode_command(Command(code, 0, kept | dict.fromkeys(changing, "0")))[MIN_FRAME_BYTES:]
+    def __init__(self, code: int, fields: Mapping[str, str], changing: Sequence[str], text: str | None = None) -> None:
+        forms = dict.fromkeys(changing, b'"%d"') | ({text: b"%b"} if text else {})
+        kept = {name: value for name, value in fields.items() if name not in forms}
+        header = encode_command(Command(code, 0, kept | dict.fromkeys(forms, "0")))[MIN_FRAME_BYTES:]
         # Both places are searched from the right, because no text of the caller follows the fields.
         fields_end = header.rindex(b'},"flag":')
         opaque_at = header.rindex(b'"opaque":0,') + len(b'"opaque":')
-        names = [json.dumps(name, ensure_ascii=False).encode() for name in changing]
+        names = {json_text(name).encode(): form for name, form in forms.items()}
         zeros = b",".join(name + b':"0"' for name in names)
         self._text = b"".join(
             (
                 _literal(header[:fields_end].removesuffix(zeros)),
-                b",".join(_literal(name) + b':"%d"' for name in names),
+                b",".join(_literal(name) + b":" + form for name, form in names.items()),
                 _literal(header[fields_end:opaque_at]),
                 b"%d",
                 _literal(header[opaque_at + 1 :]),
             )
         )
 
+    def head(self, values: tuple[int | bytes, ...], body_bytes: int) -> bytes:
+        """Return the frame of a request with a body of `body_bytes`, without the body, which must follow.
+
+        `values` are those of the changing fields in their order, the text as a JSON string, and the opaque.
+        """
+        header = self._text % values
+        return _PREFIX.pack(len(header) + 4 + body_bytes, len(header)) + header
+
     def frames(self, numbers: Iterable[tuple[int, ...]]) -> list[bytes]:
-        """Return one request frame for each row of numbers.
+        """Return one request frame without a body for each row of numbers.
 
         A row has the values of the changing fields in their order, then the opaque.
         """

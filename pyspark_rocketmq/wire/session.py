@@ -35,7 +35,7 @@ _new = tuple.__new__
 """The constructor of tuples; the constructor of a named tuple does the same as a Python function, in twice the time."""
 
 
-class Reply(NamedTuple):
+class Response(NamedTuple):
     """A response that arrived, with the `opaque` of the request that it answers."""
 
     opaque: int
@@ -48,10 +48,13 @@ class Request(NamedTuple):
     command: Command
 
 
-Event = Reply | Request
+Event = Response | Request
 
-Writer = Callable[[Sequence[int]], list[bytes]]
-"""A function that returns the frames of several requests, given an opaque for each."""
+Writer = Callable[[Sequence[int]], Sequence[bytes | memoryview]]
+"""A function that returns the frames of several requests, given an opaque for each.
+
+A frame may be divided into parts, whose sum the writer must keep below the limit of frames.
+"""
 
 
 class Session:
@@ -165,7 +168,7 @@ class Session:
                 self._cut = iter((*self._cut, *responses))
                 for response in self._cut:
                     if pending.pop(response.opaque, None) is not None:
-                        yield _new(Reply, (response.opaque, response))
+                        yield _new(Response, (response.opaque, response))
                     else:
                         self._drop(response)
                 # The next frame is no usual response to a pull, is illegal, or is incomplete.
@@ -175,7 +178,7 @@ class Session:
                 if not command.flag & RESPONSE_FLAG:
                     yield Request(command)
                 elif pending.pop(command.opaque, None) is not None:
-                    yield _new(Reply, (command.opaque, command))
+                    yield _new(Response, (command.opaque, command))
                 else:
                     self._drop(command)
         except RemoteProtocolError as error:

@@ -5,8 +5,8 @@ them read the same topics in turn. Three sides take part: the old commit, the ol
 ratio of old again ÷ old shows the noise; a ratio of new ÷ old within the noise means no difference. The page is
 `build/benchmarks/versus.md`.
 
-Without Spark, each round has new processes: two processes of the same code differ by some percent for all their life.
-The processes of the old commit run that commit's worker, so task names and parameters of workers must not change.
+Each round has new processes: two processes of the same code differ by some percent for all their life. Without Spark,
+the processes of the old commit run that commit's worker, so task names and parameters of workers must not change.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ RECORDED = 65_536
 Processes = Mapping[str, WorkerProcess]
 Tasks = Mapping[str, tuple[str, Mapping[str, object]]]
 """{name of the comparison: (task of the processes, its parameters)}."""
-Measure = Callable[[str], float]
-"""A function that measures one side (old, old again, or new); a larger value is better."""
+Measure = Callable[[WorkerProcess, str, Mapping[str, object]], float]
+"""A function that measures one task with its parameters in a process; a larger value is better."""
 
 
 class Row(NamedTuple):
@@ -100,23 +100,21 @@ def decoder(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterato
             for columns in ("all properties", "default", NO_MAP)
         }
         with on_one_core():
-            yield from _compare_new_processes(partial(_decoders, checkouts), tasks)
+            yield from _compare(partial(_decoders, checkouts), tasks)
 
 
 def push(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[Row]:
     """Compare push consumers whose listener does nothing; yield a row."""
     parameters = {"topic": bench_broker.topic(LARGE), "count": LARGE.messages, "batch": 32}
     tasks = {f"push, {LARGE}": ("push", parameters)}
-    yield from _compare_new_processes(partial(_workers, bench_broker, checkouts), tasks)
+    yield from _compare(partial(_workers, bench_broker, checkouts), tasks)
 
 
 def triggers(bench_broker: BenchBroker, checkouts: Mapping[str, Path]) -> Iterator[Row]:
     """Compare small triggers: without tasks, and with one message each; yield a row for each comparison."""
-    topic = bench_broker.empty_topic("versus_triggers")
-    with _spark_drivers(bench_broker, checkouts) as drivers:
-        for task in ("empty", "single", "latency"):
-            parameters = {"topic": topic, "count": TRIGGERS}
-            yield _compare(f"trigger, {task}", partial(_inverse_ms, drivers, task, parameters))
+    parameters = {"topic": bench_broker.empty_topic("versus_triggers"), "count": TRIGGERS}
+    tasks = {f"trigger, {task}": (task, parameters) for task in ("empty", "single", "latency")}
+    yield from _compare(partial(_spark_drivers, bench_broker, checkouts), tasks, _inverse_ms)
 
 
 def _drains(bench_broker: BenchBroker, checkouts: Mapping[str, Path], shape: Shape) -> Iterator[Row]:
@@ -124,52 +122,41 @@ def _drains(bench_broker: BenchBroker, checkouts: Mapping[str, Path], shape: Sha
     for _, parameters in contenders.values():
         parameters.update(topic=bench_broker.topic(shape), count=shape.messages)
     tasks = {f"{name}, {shape}": task for name, task in contenders.items()}
-    yield from _compare_new_processes(partial(_workers, bench_broker, checkouts), tasks)
+    yield from _compare(partial(_workers, bench_broker, checkouts), tasks)
 
 
 def _spark_drains(bench_broker: BenchBroker, checkouts: Mapping[str, Path], shape: Shape) -> Iterator[Row]:
-    with _spark_drivers(bench_broker, checkouts) as drivers:
-        for task in ("batch", "stream"):
-            parameters = {"topic": bench_broker.topic(shape), "count": shape.messages}
-            yield _compare(f"Spark {task}, {shape}", _drain_rate(drivers, task, parameters))
+    parameters = {"topic": bench_broker.topic(shape), "count": shape.messages}
+    tasks = {f"Spark {task}, {shape}": (task, parameters) for task in ("batch", "stream")}
+    yield from _compare(partial(_spark_drivers, bench_broker, checkouts), tasks)
 
 
-def _drain_rate(workers: Mapping[str, WorkerProcess], task: str, parameters: Mapping[str, object]) -> Measure:
-    def rate(side: str) -> float:
-        run: Run = workers[side].drain(task, **parameters)
-        return run.messages / run.seconds
-
-    return rate
+def _drain_rate(process: WorkerProcess, task: str, parameters: Mapping[str, object]) -> float:
+    run: Run = process.drain(task, **parameters)
+    return run.messages / run.seconds
 
 
-def _inverse_ms(drivers: Mapping[str, WorkerProcess], task: str, parameters: Mapping[str, object], side: str) -> float:
-    return 1 / float(drivers[side].ask(task, **parameters)["ms"])
+def _inverse_ms(process: WorkerProcess, task: str, parameters: Mapping[str, object]) -> float:
+    return 1 / float(process.ask(task, **parameters)["ms"])
 
 
-def _compare_new_processes(start: Callable[[], AbstractContextManager[Processes]], tasks: Tasks) -> Iterator[Row]:
-    """Measure all sides in each task, each round in new processes; print and yield a row for each task."""
+def _compare(
+    start: Callable[[], AbstractContextManager[Processes]], tasks: Tasks, measure: Measure = _drain_rate
+) -> Iterator[Row]:
+    """Measure all sides in each task, each round in new processes; print and yield a row for each task.
+
+    In each round, every process runs a task once as warm-up before it is measured.
+    """
     found: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for number in range(ROUNDS):
         with start() as processes:
             for name, (task, parameters) in tasks.items():
-                rate = _drain_rate(processes, task, parameters)
                 for side in SIDES:
-                    rate(side)
+                    measure(processes[side], task, parameters)
                 for side in _in_turn(number):
-                    found[name][side].append(rate(side))
+                    found[name][side].append(measure(processes[side], task, parameters))
     for name, rates in found.items():
         yield _summarize(name, rates)
-
-
-def _compare(name: str, measure: Measure) -> Row:
-    """Measure all sides once as warm-up and once in each round, in changing order; print and return the row."""
-    for side in SIDES:
-        measure(side)
-    found: defaultdict[str, list[float]] = defaultdict(list)
-    for number in range(ROUNDS):
-        for side in _in_turn(number):
-            found[side].append(measure(side))
-    return _summarize(name, found)
 
 
 def _in_turn(number: int) -> tuple[str, ...]:

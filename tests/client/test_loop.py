@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyspark_rocketmq.client.clock import SystemClock
-from pyspark_rocketmq.client.loop import Loop, Workers
+from pyspark_rocketmq.client.loop import Loop, ThreadPool
 from tests.client.fixtures import ManualClock, until
 
 
@@ -94,38 +94,38 @@ def test_the_system_clock_lets_commands_wait() -> None:
     loop.stop(5.0)
 
 
-def test_workers_run_side_by_side() -> None:
-    """Two commands that wait for each other both end, because two workers run them at the same time."""
-    workers, meeting = Workers("test", 2), threading.Barrier(2, timeout=5)
+def test_threads_of_a_pool_run_side_by_side() -> None:
+    """Two commands that wait for each other both end, because two threads run them at the same time."""
+    pool, meeting = ThreadPool("test", 2), threading.Barrier(2, timeout=5)
     met: list[int] = []
-    workers.start()
+    pool.start()
     for _ in range(2):
-        workers.submit(lambda: met.append(meeting.wait()))
+        pool.submit(lambda: met.append(meeting.wait()))
 
     until(lambda: len(met) == 2)
-    assert workers.stop(5.0)
+    assert pool.stop(5.0)
 
 
 def test_stopping_waits_no_longer_than_told() -> None:
     """If a command blocks, `stop` returns at its timeout, and the commands after it never run."""
-    workers, blocking, ran = Workers("test", 1), threading.Event(), []
-    workers.start()
-    workers.submit(lambda: blocking.wait(10))
-    workers.submit(lambda: ran.append("never"))
+    pool, blocking, ran = ThreadPool("test", 1), threading.Event(), []
+    pool.start()
+    pool.submit(lambda: blocking.wait(10))
+    pool.submit(lambda: ran.append("never"))
 
-    assert not workers.stop(0.0)
+    assert not pool.stop(0.0)
     blocking.set()
-    assert workers.stop(5.0)
+    assert pool.stop(5.0)
     assert not ran
 
 
-def test_a_command_that_would_exit_ends_no_worker(caplog: pytest.LogCaptureFixture) -> None:
-    """If a command calls `sys.exit()`, the only worker runs the next command."""
-    workers, done = Workers("test", 1), threading.Event()
-    workers.start()
-    workers.submit(sys.exit)
-    workers.submit(done.set)
+def test_a_command_that_would_exit_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None:
+    """If a command calls `sys.exit()`, the only thread runs the next command."""
+    pool, done = ThreadPool("test", 1), threading.Event()
+    pool.start()
+    pool.submit(sys.exit)
+    pool.submit(done.set)
 
     assert done.wait(5)
     assert "SystemExit" in caplog.text
-    assert workers.stop(5.0)
+    assert pool.stop(5.0)

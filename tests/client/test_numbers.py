@@ -106,9 +106,9 @@ def test_what_could_not_be_sent_back_reaches_the_listener_again_after_5_s(one_qu
     timeline.join(one_queue.concurrent(log, clock=timeline.clock, rhythm=PATIENT, thread_count=1))
     timeline.pass_s(0.5)
     log.wait_for(1)
-    timeline.wait_for_workers()
+    timeline.wait_for_threads()
     timeline.pass_s(4.75)
-    timeline.wait_for_workers()
+    timeline.wait_for_threads()
     assert len(log.messages) == 1
 
     timeline.pass_s(0.25)

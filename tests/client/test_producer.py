@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from broker_stub import Settings
-from pyspark_rocketmq.client import producer
 from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.client.producer import TransactionResolution
 from pyspark_rocketmq.errors import LocalProtocolError, SendError, TopicNotFound
@@ -156,9 +155,9 @@ def test_a_first_message_creates_its_topic(group: Group, way: str) -> None:
     assert len(group.cluster().routes.route("new").writable) == 4
 
 
-def test_a_topic_that_no_broker_creates_is_an_error(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_no_broker_creates_is_an_error(group: Group) -> None:
     """If no broker creates topics, sending to a missing topic raises `TopicNotFound` with this topic."""
-    monkeypatch.setattr(producer, "TEMPLATE_TOPIC", "of_no_broker")
+    group.stub.run(lambda: group.stub.state.brokers[0].topics.delete("TBW102"))
     with pytest.raises(TopicNotFound) as refused:
         group.producer().send(Message("new", b"x"))
     assert refused.value.where["topic"] == "new"

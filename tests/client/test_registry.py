@@ -1,4 +1,4 @@
-"""In one process, a group and client id belong to one running consumer of each cluster and namespace."""
+"""In one process, a group and client id belong to one consumer and one producer of each cluster and namespace."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pyspark_rocketmq.client import MessageModel, PullConsumer, PushConsumer
 from pyspark_rocketmq.client.clock import SystemClock
 from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.errors import GroupError, LocalProtocolError, RocketMQError
-from pyspark_rocketmq.model import parse_addresses
-from tests.client.fixtures import GROUP, TIMEOUT_S, Group, Log, until
+from pyspark_rocketmq.model import Message, parse_addresses
+from tests.client.fixtures import GROUP, TIMEOUT_S, TOPIC, Group, Log, until
 from tests.net.fixtures import forks, in_child
 
 
@@ -55,6 +55,34 @@ def test_a_name_is_free_when_its_consumer_is_closed(make: Callable[..., PushCons
     first.close()
 
     assert make(group, Log(), instance_name="same").client_id == first.client_id
+
+
+def test_a_second_producer_of_one_name_is_refused(group: Group) -> None:
+    """The second start raises an error with group, client id and advice; the name is free when the first one closes."""
+    first = group.producer(instance_name="same")
+    with pytest.raises(GroupError, match=f"a producer .* client id {first.client_id} already runs") as refused:
+        group.producer(instance_name="same")
+    assert refused.value.where["group"] == "shop"
+    assert "each producer an instance_name of its own" in refused.value.advice
+    first.send(Message(TOPIC, b"x"))
+    first.close()
+
+    assert group.producer(instance_name="same").client_id == first.client_id
+
+
+def test_producers_of_other_groups_or_instances_and_consumers_have_names_of_their_own(group: Group) -> None:
+    """A producer may share its client id with producers of other groups, and its group and client id with a consumer.
+
+    Producers of one group without instance names have different client ids.
+    """
+    first = group.producer(instance_name="same")
+    others = (
+        group.producer(instance_name="same", group="others"),
+        group.concurrent(Log(), instance_name="same", group="shop"),
+    )
+
+    assert {other.client_id for other in others} == {first.client_id}
+    assert group.producer().client_id != group.producer().client_id
 
 
 def test_another_group_or_instance_has_a_name_of_its_own(group: Group) -> None:

@@ -29,7 +29,7 @@ def _consume(group: Group, answer: Callable[[Timeline], Consumed], **given: Any)
     timeline.join(group.concurrent(log, clock=timeline.clock, rhythm=PATIENT, thread_count=1, **given))
     timeline.pass_s(0.5)
     log.wait_for(1)
-    timeline.wait_for_workers()
+    timeline.wait_for_threads()
     timeline.settle()
     return timeline, log
 
@@ -66,7 +66,7 @@ def test_a_queue_given_up_while_a_message_is_sent_back_keeps_its_position(one_qu
     timeline.pass_s(0.5)
     until(lambda: late.fired)
     _give_up(timeline)
-    timeline.wait_for_workers()
+    timeline.wait_for_threads()
 
     assert timeline.member.store.progress.get(queue(0)) == 0
 

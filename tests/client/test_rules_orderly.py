@@ -62,20 +62,20 @@ def test_no_run_begins_under_a_lock_that_is_not_trusted_any_more(one_queue: Grou
     timeline.pass_s(29.5)
     one_queue.put("a")
     log.wait_for(1)
-    timeline.wait_for_workers()
+    timeline.wait_for_threads()
 
     refused = one_queue.stub.faults.answer(ResponseCode.SYSTEM_ERROR, on=LOCK, times=None)
     timeline.pass_s(0.25)
     one_queue.put("b")
     until(lambda: _held(timeline).process_queue.message_count == 1)
-    timeline.wait_for_workers()
+    timeline.wait_for_threads()
     timeline.pass_s(0.0625)
-    timeline.wait_for_workers()
+    timeline.wait_for_threads()
     assert (log.bodies, refused.fired) == ([b"a"], 0)
     timeline.clock.advance_until(lambda: refused.fired or len(log.messages) > 1)
-    timeline.wait_for_workers()
+    timeline.wait_for_threads()
     timeline.pass_s(3.0, 0.25)
-    timeline.wait_for_workers()
+    timeline.wait_for_threads()
     assert (log.bodies, refused.fired) == ([b"a"], 1)
 
     timeline.pass_s(0.25, 0.125)
@@ -256,9 +256,9 @@ def test_a_run_ends_after_a_minute(make_group: Callable[..., Group], spent_s: fl
 def _check_that_it_rests(timeline: Timeline, log: Log, rest_s: float) -> None:
     """Check that the first message comes a second time after this pause, and not before."""
     log.wait_for(1)
-    timeline.wait_for_workers()
+    timeline.wait_for_threads()
     timeline.pass_s(rest_s * 0.96)
-    timeline.wait_for_workers()
+    timeline.wait_for_threads()
     assert len(log.messages) == 1
 
     timeline.pass_s(rest_s * 0.05)
@@ -299,7 +299,7 @@ def test_a_queue_given_up_before_the_listener_is_not_consumed(one_queue: Group) 
         one_queue.put("a")
         until(lambda: held.process_queue.taken_offsets == [0])
         held.process_queue.dropped = True
-    timeline.wait_for_workers()
+    timeline.wait_for_threads()
 
     assert log.messages == []
 
@@ -323,7 +323,7 @@ def test_a_queue_given_up_during_the_listener_is_consumed_and_committed_no_furth
     before = progress.get(queue(0))
     timeline.pass_s(0.5)
     log.wait_for(1)
-    timeline.wait_for_workers()
+    timeline.wait_for_threads()
 
     assert log.bodies == [b"a"]
     assert progress.get(queue(0)) == before
@@ -343,7 +343,7 @@ def test_in_order_a_commit_may_move_the_position_back(one_queue: Group) -> None:
     timeline.join(one_queue.orderly(log, clock=timeline.clock, rhythm=ALONE, thread_count=1))
     timeline.pass_s(0.5)
     log.wait_for(1)
-    timeline.wait_for_workers()
+    timeline.wait_for_threads()
 
     assert timeline.member.store.progress.get(queue(0)) == 1
 

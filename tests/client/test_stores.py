@@ -258,6 +258,42 @@ def test_a_prepared_link_is_not_followed(path: Path) -> None:
     assert not path.is_symlink() and LocalStore(path).read(queue(0)) == 2
 
 
+@pytest.mark.parametrize("name", ["offsets.json", "offsets.json.bak"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "directory", "large file"])
+def test_only_a_regular_file_is_read(path: Path, name: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A named pipe or a device is not waited for or read without end; it counts as damaged, like a file too large."""
+    path.parent.mkdir(parents=True)
+    place = path.with_name(name)
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "device":
+        place.symlink_to("/dev/zero")
+    elif kind == "directory":
+        place.mkdir()
+    else:
+        place.touch()
+        os.truncate(place, 2**40)  # Holds no data, so it takes no space on the disk.
+    store = LocalStore(path)
+    store.load()
+
+    assert store.read(queue(0)) is None and store.is_damaged
+    assert f"{place} cannot be read" in caplog.text
+
+
+def test_a_link_to_positions_is_read(path: Path) -> None:
+    """If the file is a link to a file of positions, these are read; the next write replaces the link, not its file."""
+    target = path.parent.parent / "elsewhere.json"
+    path.parent.mkdir(parents=True)
+    target.write_text(JAVA_TEXT)
+    path.symlink_to(target)
+    store = LocalStore(path)
+    assert store.read(queue(1)) == 12
+
+    store.write({queue(1): 13})
+    assert LocalStore(path).read(queue(1)) == 13 and not path.is_symlink()
+    assert target.read_text() == JAVA_TEXT
+
+
 def test_a_link_with_the_name_of_the_new_file_is_not_followed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If even the name of the new file is foreseen and a link prepared there, nothing is written through it."""
     monkeypatch.setattr(durable_file, "token_hex", lambda _: "known")

@@ -64,11 +64,11 @@ class Timeline:
         # All requests to a broker share a connection, so it has read the one-way ones once it answers this one.
         self.member.cluster.offsets.fetch_max([queue(0)])
 
-    def wait_for_workers(self) -> None:
-        """Wait until the member's only worker has run all that was submitted; fail if the listener does not return."""
+    def wait_for_threads(self) -> None:
+        """Wait until the member's only listener thread has run all commands; fail if the listener does not return."""
         for _ in range(2):
             done = threading.Event()
-            self.member.sink._workers.submit(done.set)
+            self.member.sink._threads.submit(done.set)
             assert done.wait(TIMEOUT_S)
 
     def wait_for_loop(self, loop: Loop) -> None:
@@ -88,8 +88,8 @@ class Timeline:
         return [member._heartbeats, *running, member.timer, member._pull_loop]
 
     def _observe(self, group: Group) -> None:
-        for listener in (group.stub._name_listener, *group.stub._listeners.values()):
-            dispatcher: Any = listener._dispatcher
+        for server_socket in (group.stub._name_server_socket, *group.stub._server_sockets.values()):
+            dispatcher: Any = server_socket._dispatcher
             dispatcher.authorize = self._note
 
     def _note(self, _server: object, request: Any) -> None:

@@ -39,6 +39,19 @@ def test_a_lock_is_granted_refused_or_unknown() -> None:
     assert [type(error) for error in locked.unknown.values()] == [ConnectError] and list(locked.unknown) == ["b"]
 
 
+def test_a_broker_grants_no_locks_of_other_brokers_queues() -> None:
+    """If a broker claims to have locked a queue that it was not asked for, that queue counts as its broker says."""
+    cluster, links = two_brokers()
+    links.serve("a:1", LOCK_BATCH_MQ=answer(body={"lockOKMQSet": [A0, A1, B0]}))
+    links.serve("b:1", LOCK_BATCH_MQ=answer(body={"lockOKMQSet": []}))
+    locked = cluster.groups.lock("g", "c1", [A0, B0])
+    assert locked.granted == {A0} and locked.refused == {B0} and not locked.unknown
+
+    links.stop("b:1")
+    locked = cluster.groups.lock("g", "c1", [A0, B0])
+    assert locked.granted == {A0} and not locked.refused and list(locked.unknown) == ["b"]
+
+
 def test_locks_name_queues_as_the_cluster_knows_them() -> None:
     """Group and topics are sent under the cluster's names (with namespace), and returned under the user's."""
     cluster, links = two_brokers(Namespace("NS"))

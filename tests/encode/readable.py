@@ -15,9 +15,9 @@ from pyspark_rocketmq.encode.columns import check_schema
 from pyspark_rocketmq.encode.faults import topic_fault
 from pyspark_rocketmq.encode.ids import BatchIdentity
 from pyspark_rocketmq.encode.placing import Queues
-from pyspark_rocketmq.encode.requests import EncodeSettings, SendRequest
+from pyspark_rocketmq.encode.requests import EncodeSettings
 from pyspark_rocketmq.errors import LocalProtocolError
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import MessageQueue, SendRequest
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
 from pyspark_rocketmq.wire.compression import compress
 from pyspark_rocketmq.wire.properties import encode_properties, is_reserved, java_hash, join_properties

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pyspark_rocketmq.encode.columns import COLUMNS
 from pyspark_rocketmq.encode.ids import BatchIdentity
-from pyspark_rocketmq.encode.requests import Encoder, EncodeSettings, SendRequest
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.encode.requests import Encoder, EncodeSettings
+from pyspark_rocketmq.model import MessageQueue, SendRequest
 from tests.encode.readable import encode_readably
 
 IDENTITY = BatchIdentity("b5c1", "orders", 7)
@@ -82,7 +82,7 @@ def frames(draw: st.DrawFn) -> pa.RecordBatch:
 
 def plain(request: SendRequest) -> SendRequest:
     """Return a request whose fields can be compared."""
-    return request._replace(body=bytes(request.body), rows=request.rows.tolist())
+    return request._replace(body=bytes(request.body), rows=list(request.rows))
 
 
 @given(frames(), st.integers(1, 4), st.booleans(), st.booleans())

@@ -44,9 +44,9 @@ class RecordingPolicy:
         """Record that an administrator reset the group's offset of the queue to `reset_to`."""
         self._record("was reset", queue, planned, reset_to)
 
-    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
+    def lacks_messages(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Record that the queue lacks messages with offsets in [start, end)."""
-        self._record("gap", queue, start, end)
+        self._record("lacks messages", queue, start, end)
 
     def _record(self, what: str, queue: MessageQueue, planned: int, found: int) -> None:
         if self._fails:

@@ -52,7 +52,7 @@ def test_what_a_broker_answered_before_it_died_is_counted_at_another(lacks: bool
         stub.faults.broker_down("broker-a", 0)
 
         assert offsets_of([first, *blocks]) == {queue: list(range(4 if lacks else 0, 8))}
-    assert policy.findings == ([("gap", queue, 0, 8)] if lacks else [])
+    assert policy.findings == ([("lacks messages", queue, 0, 8)] if lacks else [])
 
 
 def drop_first_records(got: GetResult) -> GetResult:

@@ -18,7 +18,7 @@ import pytest
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.net.settings import NetSettings, TlsSettings
 from pyspark_rocketmq.wire.header import ONEWAY_FLAG, RESPONSE_FLAG, Command, encode_command
-from pyspark_rocketmq.wire.session import Event, Reply, Request, Session
+from pyspark_rocketmq.wire.session import Event, Request, Response, Session
 
 PKI = Path(__file__).parent / "pki"
 TIMEOUT_S = 30.0
@@ -75,7 +75,7 @@ class Talk:
         """Send the client a request; return its response."""
         self.sock.sendall(self._session.request(code)[1])
         event = self._next()
-        assert isinstance(event, Reply), event
+        assert isinstance(event, Response), event
         return event.command
 
     def tell(self, code: int) -> None:

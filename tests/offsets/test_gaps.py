@@ -9,7 +9,7 @@ from tests.offsets.fixtures import A0, A1
 
 def gap(number: int, missing_count: int | None = 1, queue: MessageQueue = A0) -> LossWarning:
     """Return the gap of three offsets at ten times `number`."""
-    return LossWarning(Finding.GAP, queue, 10 * number, 10 * number + 3, missing_count)
+    return LossWarning(Finding.MESSAGES_MISSING, queue, 10 * number, 10 * number + 3, missing_count)
 
 
 def test_a_warning_comes_whenever_the_gaps_have_doubled() -> None:
@@ -34,7 +34,7 @@ def test_a_total_needs_two_gaps() -> None:
 
 def test_gaps_are_joined_in_any_order() -> None:
     """A joined warning spans both gaps, whichever of them is found first."""
-    joined = LossWarning(Finding.GAP, A0, 10, 23, 2)
+    joined = LossWarning(Finding.MESSAGES_MISSING, A0, 10, 23, 2)
 
     assert gap(1).joined(gap(2)) == gap(2).joined(gap(1)) == joined
 

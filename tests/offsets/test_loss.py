@@ -28,7 +28,7 @@ FATAL = {
     Finding.ABOVE_MAX: OffsetBeyondEnd,
     Finding.WENT_BACK: OffsetWentBack,
     Finding.VANISHED: QueueVanished,
-    Finding.GAP: MessagesMissing,
+    Finding.MESSAGES_MISSING: MessagesMissing,
 }
 HARMLESS = [Finding.NOT_IN_ROUTE, Finding.RESET_BY_ADMIN]
 
@@ -67,24 +67,28 @@ def test_every_finding_has_its_rule() -> None:
 def test_a_gap_counts_what_is_missing_and_names_causes() -> None:
     """The error about a gap holds the number of missing messages and names likely causes besides retention."""
     with pytest.raises(MessagesMissing) as raised:
-        judge(Finding.GAP, A1, 7, 31, fail_on_data_loss=True, missing_count=5)
+        judge(Finding.MESSAGES_MISSING, A1, 7, 31, fail_on_data_loss=True, missing_count=5)
 
     text = str(raised.value)
     assert "messages within [7, 31) are gone (5 of 24)" in text
     assert "retention" in raised.value.advice and "batch consume queue" in raised.value.advice
-    assert str(LossWarning(Finding.GAP, A1, 7, 31, 5)).endswith("(5 of 24 offsets)")
+    assert str(LossWarning(Finding.MESSAGES_MISSING, A1, 7, 31, 5)).endswith("(5 of 24 offsets)")
 
 
 def test_a_brokers_name_is_no_format() -> None:
     """Braces in the name of a broker are shown as they are."""
-    warning = LossWarning(Finding.GAP, A1._replace(broker_name="{planned}{x}{0"), 7, 31)
+    warning = LossWarning(Finding.MESSAGES_MISSING, A1._replace(broker_name="{planned}{x}{0"), 7, 31)
     assert str(warning).startswith("T/{planned}{x}{0/1: messages")
 
 
 def test_many_gaps_are_told_in_few_warnings() -> None:
     """If a queue has 1000 gaps, few warnings cover them all, the first one comes at once, and their counts add up."""
     gaps, log = (
-        [LossWarning(Finding.GAP, queue, 10 * n, 10 * n + 3, 2) for n in range(1000) for queue in (A0, B0)],
+        [
+            LossWarning(Finding.MESSAGES_MISSING, queue, 10 * n, 10 * n + 3, 2)
+            for n in range(1000)
+            for queue in (A0, B0)
+        ],
         GapLog(),
     )
 

@@ -55,7 +55,7 @@ class Told:
         """Note that an administrator reset the group's offset."""
         self.resets.append((planned, reset_to))
 
-    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
+    def lacks_messages(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Note that messages within `[start, end)` are gone."""
         self.losses.append((start, end))
 

@@ -45,7 +45,7 @@ class Told:
         """Note that an administrator reset the group's offset."""
         self.resets.append(reset_to)
 
-    def gap(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
+    def lacks_messages(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Fail, because no test expects this report."""
         raise AssertionError
 

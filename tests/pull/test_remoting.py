@@ -85,7 +85,7 @@ class _Recorder:
     is_open = True
 
     def __init__(self) -> None:
-        self.frames: list[bytes] = []
+        self.frames: list[bytes | memoryview] = []
 
     def take(self, address: Address) -> _Recorder:
         """Return the connection."""

@@ -11,7 +11,7 @@ import ssl
 
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.wire.header import Command
-from pyspark_rocketmq.wire.session import Reply, Session
+from pyspark_rocketmq.wire.session import Response, Session
 
 
 def ask(
@@ -48,6 +48,6 @@ class Caller:
         self._socket.sendall(data)
         while received := self._socket.recv_into(self._session.space()):
             for event in self._session.received(received):
-                if isinstance(event, Reply) and event.opaque == opaque:
+                if isinstance(event, Response) and event.opaque == opaque:
                     return event.command
         raise ConnectionResetError("the server closed the connection before it answered")

@@ -230,6 +230,22 @@ def test_members_with_another_strategy_are_reported(stub: StubBroker, caplog: py
     assert asked.fired == 0
 
 
+def test_a_round_lists_members_once_for_each_topic(stub: StubBroker) -> None:
+    """The check of strategies takes the members that rebalancing has listed, without a request of its own."""
+    options = shared(stub)
+    assert options.share
+    member = QueryMember(options, options.share, QUICK)
+    member._membership.refresh_routes()
+    member._membership.heartbeat()
+    member._run_round()
+    listed = stub.faults.delay(0, on=RequestCode.GET_CONSUMER_LIST_BY_GROUP, times=None)
+    member._run_round()
+    topics = [topic for topic in member._membership.subscriptions if member._membership.queues(topic)]
+    member.close()
+
+    assert listed.fired == len(topics) > 0
+
+
 def test_members_that_agree_are_not_reported(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
     """If all members have the same subscriptions and strategy, nothing is logged about them."""
     asked = stub.faults.delay(0, on=RequestCode.GET_CONSUMER_RUNNING_INFO, times=None)

@@ -17,7 +17,7 @@ from pyspark_rocketmq.wire.commands import (
     to_fields,
 )
 from pyspark_rocketmq.wire.header import Command, HeaderType
-from pyspark_rocketmq.wire.session import Reply, Session
+from pyspark_rocketmq.wire.session import Response, Session
 
 TIMEOUT_S = 30.0
 
@@ -90,7 +90,7 @@ class RemotingClient:
         if not count:
             raise ConnectionResetError("the stub closed the connection")
         for event in self._session.received(count):
-            if isinstance(event, Reply):
+            if isinstance(event, Response):
                 self._answers[event.opaque] = event.command
             else:
                 self.requests.append(event.command)

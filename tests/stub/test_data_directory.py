@@ -209,6 +209,18 @@ def test_a_state_that_cannot_be_written_is_an_error_at_the_end(tmp_path: Path) -
     assert threading.active_count() == before
 
 
+def test_one_brokers_failure_keeps_no_other_from_saving(tmp_path: Path) -> None:
+    """If files of two brokers cannot be written, the third is saved all the same, and the error names both files."""
+    wrong = r"broker-{}/config/topics\.json': cannot be written"
+    with pytest.raises(OptionError, match=f"{wrong.format('a')}.*{wrong.format('b')}"):
+        with StubCluster(3, data=tmp_path) as stub:
+            for broker in ("broker-a", "broker-b"):
+                (tmp_path / broker / "config" / "topics.json.new").mkdir()
+            stub.put("U", b"x")  # Creates the topic at each of them.
+
+    assert "U" in json.loads((tmp_path / "broker-c" / "config" / "topics.json").read_text())["topicConfigTable"]
+
+
 def test_a_journal_that_cannot_be_cleared_is_a_named_error(tmp_path: Path) -> None:
     """If the journal cannot be deleted, the error names it."""
     with pytest.raises(OptionError, match=r"changes\.jsonl'.*cannot be deleted"):

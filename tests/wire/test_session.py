@@ -19,7 +19,7 @@ from pyspark_rocketmq.errors import (
 from pyspark_rocketmq.wire.codes import LanguageCode
 from pyspark_rocketmq.wire.frame import join_frame
 from pyspark_rocketmq.wire.header import ONEWAY_FLAG, RESPONSE_FLAG, Command, HeaderType, PullResponse, encode_command
-from pyspark_rocketmq.wire.session import Event, Reply, Request, Session
+from pyspark_rocketmq.wire.session import Event, Request, Response, Session
 
 from .recorded import RecordedCommand, recorded_commands
 from .strategies import commands
@@ -67,7 +67,9 @@ def test_recorded_conversations_are_understood(hear: Callable[[Session, list[byt
         events = hear(session := listener(said), [recorded.frame for recorded in said])
 
         assert [encode_command(event.command) for event in events] == [recorded.frame for recorded in said]
-        assert [isinstance(event, Reply) for event in events] == [bool(r.facts["flag"] & RESPONSE_FLAG) for r in said]
+        assert [isinstance(event, Response) for event in events] == [
+            bool(r.facts["flag"] & RESPONSE_FLAG) for r in said
+        ]
         assert not session.pending
         session.end()
 
@@ -123,7 +125,7 @@ def test_the_peers_own_request_may_carry_our_opaque() -> None:
 
     events = list(client.receive(encode_command(Command(40, opaque, flag=ONEWAY_FLAG)) + reply_to(opaque)))
 
-    assert [type(event) for event in events] == [Request, Reply]
+    assert [type(event) for event in events] == [Request, Response]
     assert events[0].command.is_oneway
 
 

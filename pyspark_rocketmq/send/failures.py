@@ -1,0 +1,77 @@
+"""Judge what the error of a failed attempt means for the send, and for the broker."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from typing import NamedTuple
+
+from ..broker_errors import (
+    BrokerSystemError,
+    FlowControl,
+    GoAway,
+    NoBuyerId,
+    NoPermission,
+    NotInCurrentUnit,
+    ServiceNotAvailable,
+    SystemBusy,
+    error_for,
+)
+from ..errors import (
+    AddressNotAllowed,
+    BrokerError,
+    ConnectionLost,
+    RemoteProtocolError,
+    RequestTimeout,
+    RocketMQError,
+    TransportError,
+)
+from ..wire.header import Command
+
+__all__ = ["Cure", "Verdict", "judge", "status_error"]
+
+_BUSY = (SystemBusy, FlowControl, GoAway)
+_BUSY_REMARK = re.compile(r"\[(REJECTREQUEST|OVERLOAD|TIMEOUT_CLEAN_QUEUE|PCBUSY_CLEAN_QUEUE|PC_SYNCHRONIZED)\]")
+"""The remarks by which brokers refuse requests under load; before release 5 some of them come with code 1."""
+_ELSEWHERE = (AddressNotAllowed, NoPermission, NoBuyerId, NotInCurrentUnit)
+"""Errors that an attempt at another broker may avoid, but no attempt at the same one."""
+_UNKNOWN = (ConnectionLost, RequestTimeout, RemoteProtocolError)
+"""Errors that leave open whether the request was stored: no response came, or one that cannot be understood."""
+_OF_BROKER = (TransportError, RemoteProtocolError, ServiceNotAvailable)
+
+
+class Cure(Enum):
+    """The way to go on after a failed attempt: not at all, at another broker, again, or after a pause of the broker."""
+
+    NONE = auto()
+    ELSEWHERE = auto()
+    AGAIN = auto()
+    PAUSE = auto()
+
+
+class Verdict(NamedTuple):
+    """The meaning of a failed attempt, for the send and for its broker."""
+
+    cure: Cure
+    is_unknown: bool = False
+    """Whether the request may be stored."""
+    is_of_broker: bool = False
+    """Whether other requests to the broker would fail, too."""
+
+
+def judge(error: RocketMQError) -> Verdict:
+    """Return what to do after an attempt has failed with this error."""
+    if isinstance(error, _BUSY) or (isinstance(error, BrokerSystemError) and _BUSY_REMARK.match(error.remark or "")):
+        return Verdict(Cure.PAUSE)
+    cure = Cure.AGAIN if error.retriable else Cure.ELSEWHERE if isinstance(error, _ELSEWHERE) else Cure.NONE
+    return Verdict(cure, isinstance(error, _UNKNOWN), isinstance(error, _OF_BROKER))
+
+
+def status_error(response: Command) -> BrokerError:
+    """Return the error for a response which says that the master stored the request with a status other than success.
+
+    The caller does not accept that status.
+    """
+    error = error_for(response.code, response.remark or "the master has stored it")
+    error.advice = "look for the cause at the broker and its replicas, or add the status to acceptSendStatus"
+    return error

@@ -1,0 +1,311 @@
+"""Keep sends in flight to all brokers of a cluster, for one thread.
+
+    pipeline = SendPipeline(cluster, SendSettings(producer_group="g"), cluster.writable.queues)
+    for request in requests:
+        pipeline.submit(request)
+    pipeline.flush()
+    outcomes = pipeline.take_outcomes()
+
+No error of a single request is raised; it is the request's outcome, and the caller decides what to do. Every request
+has exactly one outcome. An attempt that failed without a response may have stored the request all the same. It is sent
+again, with the same message ids, so that readers can drop the repetition; `Outcome.is_unknown` says whether a request
+that failed in the end may be stored.
+
+Bytes move only in `submit`, `take_outcomes` and `flush`. Requests leave in groups, since a system call for each of them
+would cost more than the request.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import groupby
+
+from ..cluster.cluster import Cluster
+from ..errors import FrameTooLarge, RequestTimeout, RocketMQError, TopicNotFound
+from ..model import SendRequest
+from ..net.deadline import Deadline
+from ..net.pipeline import Pipeline, RequestKind
+from ..net.pool import pool_for
+from ..wire.codes import RequestCode
+from ..wire.header import Command
+from .failures import Cure, judge, status_error
+from .frames import SendTemplate, encode_text, read_receipt, read_response
+from .outcome import Outcome, SendStatistics
+from .schedule import BrokerState, QueuedSend, Queues, Schedule
+from .settings import SendSettings
+
+__all__ = ["SendPipeline"]
+
+_GROUP = 16
+"""The number of submitted requests that leave together."""
+_BURST_S = 0.1
+"""With a rate limit: the time after a rest for which rows may be taken at once."""
+_MOST_HEADER_BYTES = 8 * 1024
+"""An upper bound of a send's header without its properties."""
+
+
+class SendPipeline:
+    """Requests on their way to brokers, over one connection per broker. Not thread-safe."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: SendSettings,
+        queues: Queues,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._clock = clock
+        kind = RequestKind(
+            RequestCode.SEND_MESSAGE_V2,
+            "a send",
+            settings.attempt_timeout_s,
+            "it may be stored; check the broker's load, or raise sendMsgTimeout",
+            read_response,
+        )
+        self._port: Pipeline[BrokerState, QueuedSend, Command] = Pipeline(pool_for(cluster.settings.net), kind, clock)
+        self._schedule = Schedule(settings, queues)
+        self._templates: dict[tuple[str, str, bool], SendTemplate] = {}
+        self._reached: set[str] = set()
+        """Topics that had a route in this pipeline."""
+        self._outcomes: list[Outcome] = []
+        self._unsent = 0
+        self._next_at = -math.inf
+        """With a rate limit: the moment at which the next request may be taken."""
+        self._text, self._encoded_text = "", encode_text("")
+        self._statistics = SendStatistics()
+
+    def __repr__(self) -> str:
+        return f"<SendPipeline {self._schedule!r}, {len(self._outcomes)} outcomes>"
+
+    @property
+    def statistics(self) -> SendStatistics:
+        """Counts and times since the pipeline was made."""
+        self._statistics.retries, self._statistics.pauses = self._schedule.retries, self._schedule.pauses
+        return self._statistics
+
+    # --- use ---------------------------------------------------------------------------------------------------------
+
+    def submit(self, request: SendRequest) -> None:
+        """Take a request; wait while too many bytes of other requests wait, or while the rate limit forbids it."""
+        self._limit_rate(len(request.rows))
+        while self._schedule.is_full:
+            self._pump(math.inf)
+        try:
+            properties = self._check(request)
+            send = self._schedule.add(request, self._clock())
+        except RocketMQError as error:
+            self._fail(request, error.locate(topic=request.topic), is_unknown=False)
+            return
+        send.properties = properties
+        self._unsent += 1
+        if self._unsent >= _GROUP:
+            self._pump(-math.inf)
+
+    def take_outcomes(self) -> list[Outcome]:
+        """Return the requests that have ended since the last call, without waiting.
+
+        If there are none, first send what may go, and take the responses that have arrived. So it costs little to call
+        this once for many submitted requests, and much after each of them.
+        """
+        if not self._outcomes and self._schedule.count:
+            self._pump(-math.inf)
+        outcomes, self._outcomes = self._outcomes, []
+        return outcomes
+
+    def flush(self) -> None:
+        """Wait until all submitted requests have ended, the last one at its deadline."""
+        while self._schedule.count:
+            self._pump(math.inf)
+
+    def close(self) -> None:
+        """Return the connections; requests that have not ended get no outcome."""
+        self._port.close()
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def _limit_rate(self, rows: int) -> None:
+        rate = self._settings.rows_per_second
+        if rate is None:
+            return
+        begun = now = self._clock()
+        while now < self._next_at:
+            self._pump(self._next_at)
+            now = self._clock()
+        self._statistics.limited_s += now - begun
+        self._next_at = max(self._next_at, now - _BURST_S) + rows / rate
+
+    def _check(self, request: SendRequest) -> bytes:
+        """Return the encoded properties of a request; raise if it does not fit a frame, or if they are no text."""
+        if request.properties is not self._text:
+            self._text, self._encoded_text = request.properties, encode_text(request.properties)
+        size, limit = len(request.body) + len(self._encoded_text), self._cluster.settings.net.max_frame_bytes
+        if size > limit - _MOST_HEADER_BYTES:
+            what = f"a send of {size} bytes, the limit of a frame is {limit}"
+            raise FrameTooLarge(what, advice="send less at once, or raise maxFrameSize here and on the server")
+        return self._encoded_text
+
+    def _pump(self, until: float) -> None:
+        """Send what may go, then take responses; wait for the first ones, at most until the clock shows `until`."""
+        now = self._clock()
+        self._expire(now)
+        self._unsent = 0
+        for broker, sends in self._schedule.take(now):
+            for (topic, is_batch), run in groupby(sends, _kind_of):
+                self._write(broker, topic, is_batch, list(run))
+        self._port.send()
+        self._drain(until)
+        self._expire(self._clock())
+
+    def _write(self, broker: BrokerState, topic: str, is_batch: bool, sends: list[QueuedSend]) -> None:
+        """Write sends of one topic to a broker; take them back if there is no way to it now."""
+        begun = self._clock()
+        try:
+            queue = sends[0].queue
+            assert queue is not None
+            deadline = Deadline.after(self._settings.attempt_timeout_s)
+            address = self._cluster.writable.master(queue, deadline, once=True)
+            self._reached.add(topic)
+        except RocketMQError as error:
+            self._handle_no_route(broker, topic, sends, error)
+            return
+        try:
+            is_connected = self._port.connect(address)
+        except RocketMQError as error:
+            self._handle_unreachable(broker, topic, sends, error, self._clock() - begun)
+            return
+        finally:
+            self._statistics.connecting_s += self._clock() - begun
+        if is_connected:
+            template = self._template(topic, broker.name, is_batch)
+            self._port.enqueue(address, broker, sends, partial(template.write, sends, _wall_ms))
+        else:
+            self._schedule.put_back(sends, broker, None)
+
+    def _template(self, topic: str, broker_name: str, is_batch: bool) -> SendTemplate:
+        key = topic, broker_name, is_batch
+        template = self._templates.get(key)
+        if template is None:
+            settings, group = self._cluster.settings, self._settings.producer_group
+            template = self._templates[key] = SendTemplate(settings, group, topic, broker_name, is_batch=is_batch)
+        return template
+
+    def _handle_no_route(
+        self, broker: BrokerState, topic: str, sends: Sequence[QueuedSend], error: RocketMQError
+    ) -> None:
+        # A name server that was started a moment ago does not know all topics.
+        is_gone_for_now = isinstance(error, TopicNotFound) and topic in self._reached
+        if error.retriable or is_gone_for_now:
+            self._cluster.routes.expire(topic)
+            self._schedule.rest(sends, broker, error, self._clock())
+        else:
+            self._fail_all(broker, sends, error)
+
+    def _handle_unreachable(
+        self, broker: BrokerState, topic: str, sends: Sequence[QueuedSend], error: RocketMQError, cost_s: float
+    ) -> None:
+        self._cluster.routes.expire(topic)
+        if error.retriable:
+            self._schedule.pause(broker, self._clock(), broker.epoch, cost_s)
+            self._schedule.put_back(sends, broker, error)
+        else:
+            self._fail_all(broker, sends, error)
+
+    def _fail_all(self, broker: BrokerState, sends: Sequence[QueuedSend], error: RocketMQError) -> None:
+        now = self._clock()
+        for send in sends:
+            self._settle_failed(broker, send, error, now)
+
+    # --- responses ---------------------------------------------------------------------------------------------------
+
+    def _drain(self, until: float) -> None:
+        begun = self._clock()
+        until = min(until, self._schedule.next_event(begun))
+        if not self._port.in_flight:
+            time.sleep(max(0.0, until - begun) if self._schedule.count else 0.0)
+            self._statistics.waiting_s += self._clock() - begun
+            return
+        delivered = self._port.drain(until)
+        now = self._clock()
+        self._statistics.waiting_s += now - begun
+        for broker, send, result in delivered:
+            if isinstance(result, Command):
+                self._settle_stored(broker, send, result, now)
+            else:
+                self._settle_failed(broker, send, result, now)
+
+    def _settle_stored(self, broker: BrokerState, send: QueuedSend, response: Command, now: float) -> None:
+        assert send.queue is not None
+        try:
+            receipt = read_receipt(response, send.queue)
+        except RocketMQError as error:
+            self._settle_failed(broker, send, error, now)
+            return
+        if not self._schedule.succeed(send, broker):
+            return
+        request, statistics = send.request, self._statistics
+        if receipt.status not in self._settings.accepted_statuses:
+            statistics.failed_rows += len(request.rows)
+            self._outcomes.append(Outcome(request, receipt, self._locate(status_error(response), send), False))
+            return
+        rows = len(request.rows)
+        statistics.requests += 1
+        statistics.rows += rows
+        statistics.bytes += len(request.body)
+        statistics.rows_by_broker[broker.name] = statistics.rows_by_broker.get(broker.name, 0) + rows
+        self._outcomes.append(Outcome(request, receipt, None, False))
+
+    def _settle_failed(self, broker: BrokerState, send: QueuedSend, error: RocketMQError, now: float) -> None:
+        verdict = judge(error)
+        if error.refresh_routes:
+            self._cluster.routes.expire(send.request.topic)
+        if verdict.cure is Cure.PAUSE:
+            self._schedule.throttle(send, broker, error, now)
+            return
+        send.is_unknown |= verdict.is_unknown
+        if verdict.is_of_broker:
+            self._schedule.pause(broker, now, send.epoch)
+        may_repeat = verdict.cure is Cure.AGAIN or (verdict.cure is Cure.ELSEWHERE and not send.is_bound)
+        if self._schedule.fail(send, broker, error, now, may_repeat=may_repeat):
+            self._fail(send.request, self._explain(send), is_unknown=send.is_unknown)
+
+    def _expire(self, now: float) -> None:
+        for send in self._schedule.expire(now):
+            error = self._explain(send)
+            error.what += f", not stored within {self._settings.deadline_s:g} s"
+            self._fail(send.request, error, is_unknown=send.is_unknown or send.is_in_flight)
+
+    def _fail(self, request: SendRequest, error: RocketMQError, *, is_unknown: bool) -> None:
+        self._statistics.failed_rows += len(request.rows)
+        self._outcomes.append(Outcome(request, None, error, is_unknown))
+
+    def _explain(self, send: QueuedSend) -> RocketMQError:
+        """Return the error of a send that has failed, with its place and the number of its attempts."""
+        if send.error is None:
+            what = "no answer to a send" if send.attempts else "other sends were waiting for the same brokers"
+            advice = "check the brokers' load, or raise sendTimeoutMs"
+            return self._locate(RequestTimeout(what, advice=advice), send)
+        error = self._locate(copy.copy(send.error), send)
+        if send.attempts > 1:
+            error.what += f" ({send.attempts} attempts)"
+        return error
+
+    def _locate(self, error: RocketMQError, send: QueuedSend) -> RocketMQError:
+        request = RequestCode.SEND_BATCH_MESSAGE if send.request.is_batch else RequestCode.SEND_MESSAGE_V2
+        error.locate(request=request.name, topic=send.request.topic)
+        if send.queue is not None:
+            error.locate(broker=send.queue.broker_name, queue_id=send.queue.queue_id)
+        return error
+
+
+def _kind_of(send: QueuedSend) -> tuple[str, bool]:
+    return send.request.topic, send.request.is_batch
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

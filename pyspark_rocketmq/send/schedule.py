@@ -1,0 +1,486 @@
+"""Decide which send may go now, to which queue, and after which pause.
+
+A `Schedule` knows neither sockets nor clocks: every method that needs the time gets it. A send that names its queue
+waits at the queue's broker; any other waits at its topic, until a broker of the topic has room. Three rules keep
+brokers from holding up each other:
+
+    shares      Each broker has an equal share of the requests in flight, and a limit of bytes of its own.
+    pauses      A broker that is busy or out of reach pauses, longer each time; then it gets a single request, and more
+                only after that one was stored. Sends that name no queue go to other brokers meanwhile.
+    retries     A failed send without a queue is tried at another broker, others are tried again after a pause.
+
+With `keeps_order`, the sends of one queue form a lane. Only the first of a lane may go, and it stays first until it has
+ended, so a queue never stores two sends of a lane in another order than they were added. A send that names no queue
+joins the lane of the queue whose turn it is.
+
+Every send ends at its deadline. If it is in flight then, it still counts as such until its attempt ends.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import count
+from random import Random
+
+from ..errors import NoBrokerAvailable, RocketMQError
+from ..model import MessageQueue, SendRequest
+from ..net.backoff import Backoff
+from .settings import SendSettings
+
+__all__ = ["MOST_HELD_BYTES", "BrokerState", "QueuedSend", "Queues", "Schedule"]
+
+Queues = Callable[[str], Sequence[MessageQueue]]
+"""A function that returns the queues to which messages of a topic may be sent."""
+
+MOST_HELD_BYTES = 32 * 2**20
+"""Bytes of all sends that have not ended, in flight or waiting, at which no more are taken."""
+_SEND_BYTES = 1024
+"""The memory that a send takes besides its body, as `MOST_HELD_BYTES` counts it."""
+_BROKER_PAUSE = Backoff(first_s=0.02, longest_s=3.0)
+_SEND_PAUSE = Backoff(first_s=0.1, longest_s=3.0)
+_REST_PER_COST = 4.0
+"""The least pause of a broker, as a multiple of the time that the failed attempt to connect took.
+
+So an unreachable broker takes at most a fifth of the time.
+"""
+_random = Random()
+
+
+class BrokerState:
+    """A broker, as far as sends to it are concerned."""
+
+    __slots__ = ("bytes_in_flight", "epoch", "in_flight", "name", "pause_count", "paused_until", "ready")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.in_flight = 0
+        self.bytes_in_flight = 0
+        self.ready: deque[QueuedSend] = deque()
+        """The sends that wait for room at this broker."""
+        self.paused_until = -math.inf
+        self.pause_count = 0
+        """The number of pauses since the broker last stored a send that went out after the last pause."""
+        self.epoch = 0
+        """The number of all pauses: attempts of an earlier epoch say nothing about the broker's present state."""
+
+    def __repr__(self) -> str:
+        return f"<BrokerState {self.name} {self.in_flight} in flight, {len(self.ready)} ready>"
+
+
+class QueuedSend:
+    """A request on its way: the queue of its present or last attempt, and what became of earlier attempts."""
+
+    __slots__ = (
+        "attempts",
+        "avoided",
+        "due_at",
+        "epoch",
+        "error",
+        "failures",
+        "has_ended",
+        "holds_lane",
+        "is_bound",
+        "is_in_flight",
+        "is_unknown",
+        "properties",
+        "queue",
+        "request",
+        "rests",
+        "size",
+    )
+
+    def __init__(self, request: SendRequest, size: int, due_at: float) -> None:
+        self.request = request
+        self.queue = request.queue
+        self.is_bound = request.queue is not None
+        """Whether each attempt must go to `queue`."""
+        self.properties = b""
+        """The properties as they are sent."""
+        self.size = size
+        self.due_at = due_at
+        self.attempts = self.failures = self.rests = self.epoch = 0
+        self.avoided: BrokerState | None = None
+        """The broker of the last failed attempt, at which an unbound send is not tried again if there are others."""
+        self.error: RocketMQError | None = None
+        """The reason why the last attempt failed, or why there was none."""
+        self.is_unknown = False
+        """Whether an attempt may have stored the request although it failed."""
+        self.is_in_flight = self.has_ended = False
+        self.holds_lane = False
+        """Whether it is the first one in the lane of its queue."""
+
+    def __repr__(self) -> str:
+        return f"<QueuedSend to {self.queue or self.request.topic}, {self.attempts} attempts>"
+
+
+class _TopicState:
+    """The queues of a topic, in turn, and its sends that may go to any of them."""
+
+    def __init__(self, source: Sequence[MessageQueue], brokers: dict[str, BrokerState], start: int) -> None:
+        self.source = source
+        self.brokers = tuple(brokers.values())
+        self.ready: deque[QueuedSend] = deque()
+        self._places = [(queue, brokers[queue.broker_name]) for queue in _interleave(source)]
+        self._next = start
+
+    def turn(self, fits: Callable[[BrokerState], bool]) -> tuple[MessageQueue, BrokerState] | None:
+        """Return the next queue in turn whose broker `fits`, and this broker; None if there is no such broker."""
+        places = self._places
+        for _ in places:
+            place = places[self._next % len(places)]
+            self._next += 1
+            if fits(place[1]):
+                return place
+        return None
+
+
+class Schedule:
+    """All sends of one pipeline that have not ended."""
+
+    def __init__(
+        self, settings: SendSettings, queues: Queues, choose_start: Callable[[int], int] = _random.randrange
+    ) -> None:
+        self._settings = settings
+        self._queues = queues
+        self._choose_start = choose_start
+        """Returns a number below its argument: which of a topic's queues gets the first send."""
+        self._brokers: dict[str, BrokerState] = {}
+        self._topics: dict[str, _TopicState] = {}
+        self._lanes: dict[MessageQueue, deque[QueuedSend]] = {}
+        """With `keeps_order`: the sends behind the first one of each queue that has one."""
+        self._resting: list[tuple[float, int, QueuedSend]] = []
+        """A heap of (time, number, send): the sends that wait for a time."""
+        self._numbers = count()
+        self._live: deque[QueuedSend] = deque()
+        """The sends in the order of their deadlines; some of them may have ended."""
+        self._held_bytes = 0
+        self._turn = 0
+        """The index of the broker that comes first in the next `take`."""
+        self.in_flight = 0
+        self.count = 0
+        """The number of sends that have not ended."""
+        self.retries = self.pauses = 0
+
+    def __repr__(self) -> str:
+        return f"<Schedule {self.count} sends, {self.in_flight} in flight, {len(self._brokers)} brokers>"
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more sends may be added now."""
+        return self._held_bytes >= MOST_HELD_BYTES
+
+    @property
+    def share(self) -> int:
+        """The most sends in flight to one broker."""
+        return max(1, self._settings.max_in_flight // max(1, len(self._brokers)))
+
+    # --- adding ------------------------------------------------------------------------------------------------------
+
+    def add(self, request: SendRequest, now: float) -> QueuedSend:
+        """Add a request; raise the error of `queues` if it names no queue and those of its topic are not known."""
+        send = QueuedSend(request, len(request.body) + len(request.properties), now + self._settings.deadline_s)
+        if not send.is_bound:
+            topic = self._topic(request.topic)
+            if not self._settings.keeps_order:
+                topic.ready.append(send)
+            else:
+                place = topic.turn(lambda broker: broker.paused_until <= now) or topic.turn(lambda _: True)
+                assert place is not None
+                send.queue, send.is_bound = place[0], True
+        if send.is_bound:
+            self._join(send)
+        self._live.append(send)
+        self._held_bytes += send.size + _SEND_BYTES
+        self.count += 1
+        return send
+
+    def _join(self, send: QueuedSend) -> None:
+        """Let a bound send wait at its broker, or in the lane of its queue."""
+        assert send.queue is not None
+        if self._settings.keeps_order:
+            lane = self._lanes.get(send.queue)
+            if lane is not None:
+                lane.append(send)
+                return
+            self._lanes[send.queue] = deque()
+            send.holds_lane = True
+        self._broker(send.queue.broker_name).ready.append(send)
+
+    def _topic(self, name: str) -> _TopicState:
+        """Return the state of a topic; make it anew if its queues have changed, but keep the waiting sends."""
+        queues, known = self._queues(name), self._topics.get(name)
+        if known is not None and known.source is queues:
+            return known
+        if not queues:
+            advice = "give the topic write permission, or bring its brokers back"
+            raise NoBrokerAvailable("no queue of the topic may be written now", advice=advice, topic=name)
+        brokers = {queue.broker_name: self._broker(queue.broker_name) for queue in queues}
+        topic = self._topics[name] = _TopicState(queues, brokers, self._choose_start(len(queues)))
+        if known is not None:
+            topic.ready = known.ready
+        return topic
+
+    def _broker(self, name: str) -> BrokerState:
+        broker = self._brokers.get(name)
+        if broker is None:
+            broker = self._brokers[name] = BrokerState(name)
+        return broker
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def take(self, now: float) -> list[tuple[BrokerState, list[QueuedSend]]]:
+        """Return the sends that may go now, by broker; they count as in flight from here on.
+
+        A broker gets none while less than a quarter of its share is free, so that requests leave in groups.
+        """
+        self._wake(now)
+        brokers = list(self._brokers.values())
+        self._turn = (self._turn + 1) % max(1, len(brokers))
+        is_open = {broker: self._is_open(broker, now) for broker in brokers}
+        taken: dict[BrokerState, list[QueuedSend]] = {}
+        for broker in (*brokers[self._turn :], *brokers[: self._turn]):
+            if is_open[broker] and broker.ready:
+                self._take_bound(broker, taken)
+        for topic in self._topics.values():
+            if topic.ready:
+                self._take_unbound(topic, is_open, taken, now)
+        return list(taken.items())
+
+    def _take_bound(self, broker: BrokerState, taken: dict[BrokerState, list[QueuedSend]]) -> None:
+        ready = broker.ready
+        while ready:
+            if ready[0].has_ended:
+                ready.popleft()
+            elif self._fits(broker, ready[0]):
+                self._begin(ready.popleft(), broker, taken)
+            else:
+                return
+
+    def _take_unbound(
+        self,
+        topic: _TopicState,
+        is_open: dict[BrokerState, bool],
+        taken: dict[BrokerState, list[QueuedSend]],
+        now: float,
+    ) -> None:
+        ready = topic.ready
+        while ready:
+            send = ready[0]
+            if send.has_ended:
+                ready.popleft()
+                continue
+            place = topic.turn(partial(self._may_take, send, self._avoided(topic, send, now), is_open))
+            if place is None:
+                return
+            send.queue = place[0]
+            self._begin(ready.popleft(), place[1], taken)
+
+    def _may_take(
+        self,
+        send: QueuedSend,
+        avoided: BrokerState | None,
+        is_open: dict[BrokerState, bool],
+        broker: BrokerState,
+    ) -> bool:
+        return is_open[broker] and broker is not avoided and self._fits(broker, send)
+
+    def _avoided(self, topic: _TopicState, send: QueuedSend, now: float) -> BrokerState | None:
+        """Return the broker that an unbound send does not go to; None if all others pause, or there are none."""
+        others = (broker for broker in topic.brokers if broker is not send.avoided)
+        return send.avoided if send.avoided and any(broker.paused_until <= now for broker in others) else None
+
+    def _is_open(self, broker: BrokerState, now: float) -> bool:
+        if now < broker.paused_until or self.in_flight >= self._settings.max_in_flight:
+            return False
+        most = self._most(broker)
+        return (most - broker.in_flight) * 4 >= most
+
+    def _most(self, broker: BrokerState) -> int:
+        """Return the most sends in flight to a broker; only one after a pause, until the broker has stored it."""
+        return 1 if broker.pause_count else self.share
+
+    def _fits(self, broker: BrokerState, send: QueuedSend) -> bool:
+        if self.in_flight >= self._settings.max_in_flight or broker.in_flight >= self._most(broker):
+            return False
+        return not broker.in_flight or broker.bytes_in_flight + send.size <= self._settings.max_bytes_in_flight
+
+    def _begin(self, send: QueuedSend, broker: BrokerState, taken: dict[BrokerState, list[QueuedSend]]) -> None:
+        send.attempts += 1
+        send.epoch = broker.epoch
+        send.is_in_flight = True
+        broker.in_flight += 1
+        broker.bytes_in_flight += send.size
+        self.in_flight += 1
+        if (group := taken.get(broker)) is None:
+            taken[broker] = [send]
+        else:
+            group.append(send)
+
+    # --- the ends of attempts ----------------------------------------------------------------------------------------
+
+    def succeed(self, send: QueuedSend, broker: BrokerState) -> bool:
+        """Note that a send was stored; return False if it had ended before, at its deadline."""
+        self._release(send, broker)
+        if broker.pause_count and send.epoch == broker.epoch:
+            broker.pause_count = 0
+        return self._end(send)
+
+    def throttle(self, send: QueuedSend, broker: BrokerState, error: RocketMQError, now: float) -> None:
+        """Let a broker pause because it was too busy for a send, which is sent again; this counts as no attempt."""
+        self._release(send, broker)
+        self.pause(broker, now, send.epoch)
+        self._return(send, broker, error)
+
+    def fail(
+        self, send: QueuedSend, broker: BrokerState, error: RocketMQError, now: float, *, may_repeat: bool
+    ) -> bool:
+        """Note that an attempt failed; return whether the send has ended by that."""
+        self._release(send, broker)
+        send.error = error
+        send.failures += 1
+        if may_repeat and send.failures <= self._settings.retries:
+            if send.has_ended:
+                self._end(send)
+            else:
+                self.retries += 1
+                self._retry(send, broker, now)
+            return False
+        return self._end(send)
+
+    def put_back(self, sends: Sequence[QueuedSend], broker: BrokerState, error: RocketMQError | None) -> None:
+        """Take back sends that could not be written, because of `error` if it is given; this counts as no attempt."""
+        for send in reversed(sends):
+            self._release(send, broker)
+            send.attempts -= 1
+            self._return(send, broker, error)
+
+    def rest(self, sends: Iterable[QueuedSend], broker: BrokerState, error: RocketMQError, now: float) -> None:
+        """Take back sends for which there is no way to their queue now; try them again, together, after a pause."""
+        until = 0.0
+        for send in sends:
+            until = until or now + _SEND_PAUSE.delay_s(send.rests)
+            self._release(send, broker)
+            send.attempts -= 1
+            send.rests += 1
+            send.error = error
+            send.avoided = broker
+            if send.has_ended:
+                self._end(send)
+            else:
+                heapq.heappush(self._resting, (until, next(self._numbers), send))
+
+    def pause(self, broker: BrokerState, now: float, epoch: int, cost_s: float = 0.0) -> None:
+        """Let a broker pause, unless it has done so since the attempt, which had this `epoch`, was sent.
+
+        `cost_s` is the time that a failed attempt to connect took from all brokers.
+        """
+        if epoch == broker.epoch:
+            pause_s = max(_BROKER_PAUSE.delay_s(broker.pause_count), _REST_PER_COST * cost_s)
+            broker.paused_until = now + pause_s
+            broker.pause_count += 1
+            broker.epoch += 1
+            self.pauses += 1
+
+    def expire(self, now: float) -> list[QueuedSend]:
+        """End the sends whose deadline has passed, and return them."""
+        expired, live = list[QueuedSend](), self._live
+        while live and (live[0].has_ended or live[0].due_at <= now):
+            send = live.popleft()
+            if send.has_ended:
+                continue
+            if send.is_in_flight:
+                # Its lane stays closed until the attempt has ended.
+                self._leave(send)
+            else:
+                self._end(send)
+            expired.append(send)
+        return expired
+
+    def next_event(self, now: float) -> float:
+        """Return the next moment at which a send may go, or ends at its deadline, although no response has come."""
+        while self._live and self._live[0].has_ended:
+            self._live.popleft()
+        moments = [broker.paused_until for broker in self._brokers.values() if broker.paused_until > now]
+        if self._live:
+            moments.append(self._live[0].due_at)
+        if self._resting:
+            moments.append(self._resting[0][0])
+        return min(moments, default=math.inf)
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
+    def _release(self, send: QueuedSend, broker: BrokerState) -> None:
+        send.is_in_flight = False
+        broker.in_flight -= 1
+        broker.bytes_in_flight -= send.size
+        self.in_flight -= 1
+
+    def _end(self, send: QueuedSend) -> bool:
+        """End a send that is not in flight, and let the next one of its lane go; return False if it had ended."""
+        if send.holds_lane:
+            self._advance_lane(send)
+        if send.has_ended:
+            return False
+        self._leave(send)
+        return True
+
+    def _leave(self, send: QueuedSend) -> None:
+        send.has_ended = True
+        self.count -= 1
+        self._held_bytes -= send.size + _SEND_BYTES
+
+    def _advance_lane(self, send: QueuedSend) -> None:
+        """Let the next send go that is in the lane of `send` and has not ended; close the lane if there is none."""
+        assert send.queue is not None
+        send.holds_lane = False
+        lane = self._lanes[send.queue]
+        while lane:
+            follower = lane.popleft()
+            if not follower.has_ended:
+                follower.holds_lane = True
+                self._broker(send.queue.broker_name).ready.append(follower)
+                return
+        del self._lanes[send.queue]
+
+    def _retry(self, send: QueuedSend, broker: BrokerState, now: float) -> None:
+        send.avoided = broker
+        topic = None if send.is_bound else self._topics[send.request.topic]
+        if topic is not None and self._avoided(topic, send, now):
+            topic.ready.appendleft(send)
+        else:
+            until = now + _SEND_PAUSE.delay_s(send.failures - 1)
+            heapq.heappush(self._resting, (until, next(self._numbers), send))
+
+    def _return(self, send: QueuedSend, broker: BrokerState, error: RocketMQError | None) -> None:
+        send.error = error or send.error
+        if send.has_ended:
+            self._end(send)
+        elif send.is_bound:
+            broker.ready.appendleft(send)
+        else:
+            self._topics[send.request.topic].ready.appendleft(send)
+
+    def _wake(self, now: float) -> None:
+        """Let the sends go whose rest is over."""
+        while self._resting and self._resting[0][0] <= now:
+            send = heapq.heappop(self._resting)[2]
+            if send.has_ended:
+                continue
+            if send.is_bound:
+                assert send.queue is not None
+                self._broker(send.queue.broker_name).ready.append(send)
+            else:
+                self._topics[send.request.topic].ready.appendleft(send)
+
+
+def _interleave(queues: Sequence[MessageQueue]) -> list[MessageQueue]:
+    """Return queues so that two in a row are of different brokers, as far as possible."""
+    by_broker: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        by_broker.setdefault(queue.broker_name, []).append(queue)
+    longest = max(map(len, by_broker.values()))
+    return [own[at] for at in range(longest) for own in by_broker.values() if at < len(own)]
