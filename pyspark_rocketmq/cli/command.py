@@ -65,8 +65,6 @@ class Command(Generic[R]):
     """Whether the command always yields results one after the other; the key of a parameter: if that is given."""
     verdict: Callable[[R, dict[str, Any]], int] | None = None
     """Gets result and values and returns the exit code; None: 0 always."""
-    changes: bool = False
-    """Whether the command may change the cluster, so that an interruption must say what was done."""
 
     def streams(self, values: dict[str, Any]) -> bool:
         """Return whether the command yields results one after the other if it is run with these values."""

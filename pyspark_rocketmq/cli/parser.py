@@ -5,6 +5,7 @@ click parses, writes help and completes words. It never runs a command: its call
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,10 @@ from .table import GROUPS, SUMMARIES, find_command
 __all__ = ["COMMON", "CONNECTION", "PROGRAM", "build_parser", "parse"]
 
 PROGRAM = "pyspark-rocketmq"
+_AGO = re.compile("-[0-9]+(?:ms|[smhd])")
+"""A time such as `-2h`, which click would take for options."""
+_MINUS = "\u2212"
+"""The first character of such a time while click parses the words."""
 COMPLETE_VARIABLE = "_PYSPARK_ROCKETMQ_COMPLETE"
 
 CONNECTION = (
@@ -36,9 +41,8 @@ COMMON = (
 
 def parse(arguments: Sequence[str]) -> Invocation | None:
     """Return the command with its values; None after help. Raise `click.ClickException` for a wrong usage."""
-    parsed = build_parser().main(
-        list(arguments), prog_name=PROGRAM, standalone_mode=False, complete_var=COMPLETE_VARIABLE
-    )
+    words = [_MINUS + word[1:] if _AGO.fullmatch(word) else word for word in arguments]
+    parsed = build_parser().main(words, prog_name=PROGRAM, standalone_mode=False, complete_var=COMPLETE_VARIABLE)
     return parsed if isinstance(parsed, Invocation) else None
 
 
@@ -111,7 +115,7 @@ def _click_command(command: Command[Any]) -> click.Command:
     keys = {parameter.key for parameter in own}
 
     def collect(**values: Any) -> Invocation:
-        mine = {key: value for key, value in values.items() if key in keys}
+        mine = {key: _restored(value) for key, value in values.items() if key in keys}
         return Invocation(command, mine, {key: value for key, value in values.items() if key not in keys})
 
     return _WithSchema(
@@ -132,6 +136,10 @@ class _WithSchema(click.Command):
             for parameter in self.params:
                 parameter.required = False
         return super().parse_args(ctx, args)
+
+
+def _restored(value: Any) -> Any:
+    return "-" + value[1:] if isinstance(value, str) and value.startswith(_MINUS) else value
 
 
 def _help(command: Command[Any]) -> str:

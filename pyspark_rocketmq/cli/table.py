@@ -16,6 +16,7 @@ __all__ = ["GROUPS", "SUMMARIES", "find_command"]
 GROUPS = {
     "topics": "list topics, show one",
     "groups": "list consumer groups, show one",
+    "offsets": "show, find, move, export and import positions of a group",
 }
 """The first words of commands of two words, with what these have in common."""
 
@@ -27,6 +28,11 @@ SUMMARIES = {
     "groups list": "list consumer groups",
     "groups show": "show a group: settings, members, subscriptions, and whether they agree",
     "lag": "show how far a group is behind: messages, bytes, seconds, time to retention",
+    "offsets show": "show the positions of a group",
+    "offsets at": "print offsets of a topic at a time, as startingOffsets takes them",
+    "offsets seek": "move a group to a time, to an end, or to where another group stands",
+    "offsets export": "print the positions of a group as JSON",
+    "offsets import": "move a group to the positions in a file",
     "options": 'list the options of format("rocketmq"), or explain one',
     "explain": "explain an error code",
     "stub": "run the embedded broker",

@@ -17,6 +17,7 @@ import pytest
 
 from broker_stub import StubCluster
 from pyspark_rocketmq.cli.main import main
+from pyspark_rocketmq.cli.positions import nest
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.model import MessageQueue, parse_addresses
@@ -84,10 +85,16 @@ def cli_stub() -> Iterator[StubCluster]:
 def run_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[RunCommand]:
-    """A function that runs a command in this process, without settings of the user; it returns code, out and err."""
+    """A function that runs a command in this process, without settings of the user; it returns code, out and err.
+
+    The folder has a file of positions, those of `billing`.
+    """
     for name in _SETTINGS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "positions.json").write_text(json.dumps({"positions": nest(POSITIONS)}))
 
     def run(*words: str, name_server: str | None = None) -> Ran:
         capsys.readouterr()
