@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import time
@@ -181,3 +182,27 @@ def test_positions_are_moved_and_moved_back(shell: Shell, world: World, tmp_path
     assert [each["position"] for each in shell.document("offsets", "show", group)["queues"]] == [2, 5]
     latest = shell.document("offsets", "at", "latest", "--topic", topic)
     assert latest["startingOffsets"] == {topic: {broker: {"0": 6, "1": 6}}}
+
+
+def test_messages_are_shown_and_found(shell: Shell, world: World) -> None:
+    """Messages are shown from the end and the start, followed, and found by key, ids, tag and time."""
+    queue = world.make_queue()
+    before_ms = time.time_ns() // 1_000_000
+    for number in range(4):
+        receipt = world.send(
+            queue, b"body %d" % number, KEYS=f"key-{number}", TAGS="even" if number % 2 == 0 else "odd"
+        )
+    topic = queue.topic
+
+    def bodies(*words: str) -> list[str]:
+        return [each["body"] for each in shell.document(*words)["messages"]]
+
+    assert bodies("peek", topic, "-n", "2") == ["body 2", "body 3"]
+    assert bodies("peek", topic, "-n", "1", "--from", "earliest") == ["body 0"]
+    until(lambda: shell.run("find", topic, "--key", "key-3").code == Exit.DONE, "the last key is indexed")
+    assert bodies("find", topic, "--key", "key-1") == ["body 1"]
+    assert bodies("find", topic, "--id", receipt.message_id) == ["body 3"]
+    assert bodies("find", topic, "--since", str(before_ms - 1000), "--tags", "odd") == ["body 1", "body 3"]
+    followed = shell.run("tail", topic, "--from", "earliest", "-n", "2", "--tags", "even", "--json")
+    assert [json.loads(line)["body"] for line in followed.out.splitlines()] == ["body 0", "body 2"]
+    assert shell.run("find", topic, "--key", "no-such-key").code == Exit.NOT_FOUND
