@@ -13,11 +13,12 @@ import jsonschema
 import pytest
 
 from pyspark_rocketmq.cli.exits import Exit
+from pyspark_rocketmq.lag import measure_group
 from pyspark_rocketmq.model import MessageQueue, retry_topic
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from tests.cli.fixtures import Ran, RunCommand
-from tests.flows.world import World, until
-from tests.real.servers import CLUSTER_NAME, RealCluster
+from tests.flows.world import World, now_ms, until
+from tests.real.servers import ACCESS_KEY, CLUSTER_NAME, SECRET_KEY, RealCluster
 from tests.real.worlds import real_world
 
 pytestmark = pytest.mark.real
@@ -28,13 +29,14 @@ PATIENT = ("-o", "connectTimeoutMillis=10s", "-o", "mqClientApiTimeout=10s")
 class Shell:
     """Runs commands on a real cluster."""
 
-    def __init__(self, run: RunCommand, cluster: RealCluster) -> None:
+    def __init__(self, run: RunCommand, cluster: RealCluster, *options: str) -> None:
         self._run = run
         self._name_server = cluster.name_server
+        self._options = [word for option in options for word in ("-o", option)]
 
     def run(self, *words: str) -> Ran:
         """Run a command, and return its outcome."""
-        return self._run(*words, *PATIENT, name_server=self._name_server)
+        return self._run(*words, *PATIENT, *self._options, name_server=self._name_server)
 
     def document(self, *words: str, code: Exit = Exit.DONE) -> Any:
         """Return the document that a command prints, after the command's schema has accepted it."""
@@ -59,7 +61,7 @@ def shell(run_command: RunCommand, real_cluster: RealCluster) -> Shell:
 def test_topics_and_routes(shell: Shell, world: World) -> None:
     """Topics are listed and shown with their queues, offsets and store times; routes have the broker's address."""
     queues = world.make_topic(3)
-    before_ms = time.time_ns() // 1_000_000
+    before_ms = now_ms()
     world.fill(queues[1], 5)
     topic = queues[0].topic
 
@@ -187,7 +189,7 @@ def test_positions_are_moved_and_moved_back(shell: Shell, world: World, tmp_path
 def test_messages_are_shown_and_found(shell: Shell, world: World) -> None:
     """Messages are shown from the end and the start, followed, and found by key, ids, tag and time."""
     queue = world.make_queue()
-    before_ms = time.time_ns() // 1_000_000
+    before_ms = now_ms()
     for number in range(4):
         receipt = world.send(
             queue, b"body %d" % number, KEYS=f"key-{number}", TAGS="even" if number % 2 == 0 else "odd"
@@ -206,3 +208,34 @@ def test_messages_are_shown_and_found(shell: Shell, world: World) -> None:
     followed = shell.run("tail", topic, "--from", "earliest", "-n", "2", "--tags", "even", "--json")
     assert [json.loads(line)["body"] for line in followed.out.splitlines()] == ["body 0", "body 2"]
     assert shell.run("find", topic, "--key", "no-such-key").code == Exit.NOT_FOUND
+
+
+def test_queues_of_a_killed_broker_are_unknown(real_two_brokers: RealCluster) -> None:
+    """When a broker is killed, its queues that were measured before are unknown, and the total counts them."""
+    world = real_world(real_two_brokers)
+    queues, group = world.make_topic(1), world.make_group()
+    for queue in queues:
+        world.fill(queue, 3)
+    world.cluster.offsets.commit(group, dict.fromkeys(queues, 1))
+    before = measure_group(world.cluster, group, now_ms=now_ms())
+    world.servers.stop(queues[1].broker_name)
+    try:
+        after = measure_group(world.cluster, group, now_ms=now_ms(), known=queues)
+    finally:
+        world.servers.start(queues[1].broker_name)
+
+    assert (before.total.messages, before.total.unknown_queues) == (4, 0)
+    assert (after.total.messages, after.total.unknown_queues) == (2, 1)
+    assert [each.broker for each in after.queues if each.messages.is_unknown] == [queues[1].broker_name]
+
+
+def test_wrong_keys_are_not_permitted(run_command: RunCommand, real_acl: RealCluster) -> None:
+    """A cluster with access control serves the right key; a wrong secret is refused with exit code 4, and not shown."""
+    right = Shell(run_command, real_acl, "accessKey=" + ACCESS_KEY, "secretKey=" + SECRET_KEY)
+    wrong = Shell(run_command, real_acl, "accessKey=" + ACCESS_KEY, "secretKey=wrong-secret")
+
+    allowed, refused = right.run("topics", "list", "--all"), wrong.run("topics", "list")
+
+    assert allowed.code == Exit.DONE and "TBW102" in allowed.out
+    assert refused.code == Exit.NOT_PERMITTED
+    assert "wrong-secret" not in refused.err + refused.out and SECRET_KEY not in allowed.err + allowed.out
