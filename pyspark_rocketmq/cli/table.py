@@ -21,6 +21,7 @@ GROUPS = {
 """The first words of commands of two words, with what these have in common."""
 
 SUMMARIES = {
+    "doctor": "check a cluster from here: servers, clocks, settings, a topic, a group",
     "topics list": "list topics: queues, permissions, brokers",
     "topics show": "show a topic: its queues, their offsets and store times",
     "routes": "show where a topic's queues are: brokers and addresses",

@@ -12,7 +12,9 @@ from typing import Any
 import jsonschema
 import pytest
 
+from pyspark_rocketmq.cli.commands.doctor import broker_time_ms
 from pyspark_rocketmq.cli.exits import Exit
+from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.lag import measure_group
 from pyspark_rocketmq.model import MessageQueue, retry_topic
 from pyspark_rocketmq.wire.bodies import TopicConfig
@@ -239,3 +241,25 @@ def test_wrong_keys_are_not_permitted(run_command: RunCommand, real_acl: RealClu
     assert allowed.code == Exit.DONE and "TBW102" in allowed.out
     assert refused.code == Exit.NOT_PERMITTED
     assert "wrong-secret" not in refused.err + refused.out and SECRET_KEY not in allowed.err + allowed.out
+
+
+def test_a_healthy_cluster_has_no_problems(shell: Shell, world: World) -> None:
+    """`doctor` finds no problem in a healthy cluster, reads every broker's clock, and leaves no group behind."""
+    queue, group = world.make_queue(), world.make_group()
+
+    report = shell.document("doctor", "--topic", queue.topic, "--group", group, "--recovery", "1h")
+    shell.run("doctor", "--topic", queue.topic, "--group", "never_created")
+
+    levels = {each["check"]: each["level"] for each in report["findings"]}
+    assert (report["problems"], levels["broker"], levels["topic"], levels["group"]) == (0, "ok", "ok", "ok")
+    assert "never_created" not in [each["group"] for each in shell.document("groups", "list", "--all")["groups"]]
+
+
+def test_the_uptime_of_a_broker_gives_its_clock(world: World) -> None:
+    """A broker reports its start and its uptime in the form that `doctor` reads; together they are its time."""
+    infos = world.cluster.survey.fetch_runtime_infos(world.cluster.survey.fetch_brokers())
+
+    for info in infos.values():
+        assert not isinstance(info, RocketMQError)
+        there_ms = broker_time_ms(info)
+        assert there_ms is not None and abs(there_ms - now_ms()) < 5000
