@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from .errors import OptionError
-from .options import parse_reader_options, require_topics
+from .options import WriterOptions, parse_reader_options, parse_writer_options, require_topics
 from .options.reader_options import ReaderOptions
 
 if TYPE_CHECKING:
@@ -51,6 +57,32 @@ class RocketMQDataSource(DataSource):
         from .source.stream import make_stream_reader
 
         return make_stream_reader(self._options(schema, stream=True), columns_declared_nullable(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer for `df.write`, for which the queues of its topic are listed."""
+        from .sink.identity import new_batch
+        from .sink.plan import WritePlan, freeze
+        from .sink.writers import BatchWriter
+
+        options = self._writer_options(schema, overwrite)
+        return BatchWriter(freeze(WritePlan(options, options.batch or new_batch())))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Return the writer of one batch for `df.writeStream`."""
+        from .sink.plan import WritePlan
+        from .sink.writers import StreamWriter
+
+        return StreamWriter(WritePlan(self._writer_options(schema, overwrite)))
+
+    def _writer_options(self, schema: StructType, overwrite: bool) -> WriterOptions:
+        """Return the parsed options for a DataFrame with this schema; raise if it cannot be written."""
+        from .sink.schema import check_columns
+
+        options = parse_writer_options(self.options)
+        if overwrite:
+            advice = 'use mode("append"), for a stream outputMode("append")'
+            raise OptionError("mode", "overwrite", "a topic cannot be overwritten", advice=advice)
+        return check_columns(schema, options)
 
     def _options(self, schema: StructType, stream: bool) -> ReaderOptions:
         """Return the parsed options, with the columns of `schema`; raise if the option `columns` names others."""

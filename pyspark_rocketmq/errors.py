@@ -8,7 +8,7 @@
     │                                  LimitExceeded
     ├─ TransportError    [retriable]   ConnectError, ConnectionLost, RequestTimeout (TimeoutError)
     ├─ RouteError   [refresh_routes]   TopicNotFound, QueueMoved, NoBrokerAvailable, StaticTopicUnsupported,
-    │                                  AddressNotAllowed
+    │                                  AddressNotAllowed, BatchQueuesUnsupported
     ├─ BrokerError                     a response code that is not success; leaves in `broker_errors`
     ├─ GroupError                      GroupInUse, GroupReadTwice, LockRefused
     ├─ PlanTooLarge                    a batch of too many tasks
@@ -17,6 +17,7 @@
     │                                  MessagesMissing
     ├─ DecodeError                     a stored message that cannot be read
     ├─ ColumnError (ValueError)        a DataFrame that cannot be written
+    ├─ WriteError                      a Spark task that could not write all its rows: BadRow
     ├─ SendError                       messages that landed, failed, or have an unknown fate
     └─ SendBackError                   rows that brokers did not take back
 
@@ -247,6 +248,13 @@ class StaticTopicUnsupported(RouteError):
     refresh_routes = False
 
 
+class BatchQueuesUnsupported(RouteError):
+    """A topic with batch consume queues, where a batch of messages may be stored and never be readable."""
+
+    code = "BATCH_QUEUES_UNSUPPORTED"
+    refresh_routes = False
+
+
 class AddressNotAllowed(RouteError):
     """An address that `allowedBrokers` does not list, to which no connection is opened."""
 
@@ -353,6 +361,32 @@ class ColumnError(RocketMQError, ValueError):
     """A DataFrame to be written that lacks a column, or has one that cannot be written."""
 
     code = "SINK_COLUMN"
+
+
+class WriteError(RocketMQError):
+    """A Spark task that could not write all its rows; the numbers are of the rows that it had taken by then."""
+
+    code = "SINK_WRITE"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        landed: int = 0,
+        failed: int = 0,
+        unknown: int = 0,
+        advice: str = "",
+        **where: Unpack[Where],
+    ) -> None:
+        counts = f"{landed} rows of the task landed, {failed} did not, {unknown} may have"
+        super().__init__(f"{what}: {counts}", advice=advice, **where)
+        self.landed, self.failed, self.unknown = landed, failed, unknown
+
+
+class BadRow(WriteError):
+    """A row that no broker would take, or that a broker refused for good."""
+
+    code = "SINK_ROW"
 
 
 class SendError(RocketMQError):

@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -17,26 +18,31 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import coverage
 import pytest
+from _pytest.runner import runtestprotocol
 
 from tools.mutants import Mutant
 
 MARKS = "not spark and not real and not chaos and not slow and not bench"
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".cache", "build", "__pycache__", ".*_cache", ".hypothesis")
-MOST_TEST_S = 30.0
-"""The time of tests, as recorded, that one mutant gets; the slowest tests are left out."""
 RECORD_S = 3600.0
 """The time limit for recording."""
 MEMORY_BYTES = 4 << 30
 """The data segment of a process that runs the tests of a mutant, which may fill memory."""
 LOOP_S = 5.0
 """The processor time of a test that is taken for an endless loop, above three times the time that was recorded."""
+HANGING_S = 10.0
+"""The time of a test that is taken for endless waiting, above five times the time that was recorded."""
+FAILED, FAILED_AGAIN, RUNNING = "failed.txt", "failed_again.txt", "running.txt"
+"""Files beside a copy with the name of the test that failed, and failed again, and of the one that runs."""
 WRONG_USE = 70
 """The exit status of a process that could not run the tests of its copy."""
 
@@ -58,12 +64,15 @@ class Copy:
         compile(mutant.text, mutant.key.file, "exec")
         self._count += 1
         path = self.root / mutant.key.file
+        shutil.copy2(path, self.folder / "unchanged.py")
         path.write_text(mutant.text)
         os.utime(path, (2**31 + self._count, 2**31 + self._count))
 
     def restore(self, mutant: Mutant) -> None:
-        """Put the original module back, with its time."""
-        shutil.copy2(self._original / mutant.key.file, self.root / mutant.key.file)
+        """Put the module back, with its time, as it was when the copy was made."""
+        unchanged = self.folder / "unchanged.py"
+        if unchanged.exists():
+            unchanged.replace(self.root / mutant.key.file)
 
     def start(self, arguments: Sequence[str], plugin: object, timeout: float, *, writes_bytecode: bool = False) -> None:
         """Fork a process that runs pytest with these arguments and plugin, and ends with its status."""
@@ -116,11 +125,27 @@ class Copy:
             raise TimeoutError
         return os.waitstatus_to_exitcode(status)
 
+    def end_hanging(self, seconds: Mapping[str, float], time_factor: float) -> bool:
+        """End the process if the test that runs now waits for too long, given the recorded times; return whether."""
+        test = self.read(RUNNING)
+        if not test:
+            return False
+        spent_s = time.time() - (self.folder / RUNNING).stat().st_mtime
+        is_hanging = spent_s > (HANGING_S + 5 * seconds.get(test, 0.0)) * time_factor
+        if is_hanging:
+            self._end()
+        return is_hanging
+
     def wait(self) -> int:
         """Return the exit status of the process."""
         while (status := self.poll()) is None:
             time.sleep(0.02)
         return status
+
+    def read(self, name: str) -> str:
+        """Return the text of a file beside the copy; empty if there is none."""
+        path = self.folder / name
+        return path.read_text() if path.exists() else ""
 
     def output(self) -> str:
         """Return the end of what the last process wrote."""
@@ -249,18 +274,31 @@ class Collector:
 
 
 class Chosen(Repeatable):
-    """Runs chosen tests in their order, each with a limit of processor time, and writes which one failed."""
+    """Runs chosen tests in their order, each with a limit of processor time; writes which one runs and which failed."""
 
-    def __init__(self, copy: Copy, seconds: Mapping[str, float]) -> None:
+    def __init__(self, copy: Copy, seconds: Mapping[str, float], time_factor: float = 1.0) -> None:
         self._copy = copy
-        self._seconds = seconds
+        self.seconds = seconds
+        self._time_factor = time_factor
         self._rank = {test: number for number, test in enumerate(seconds)}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Have the process killed if the test computes for too long; a busy machine does not shorten this time."""
-        signal.setitimer(signal.ITIMER_PROF, LOOP_S + 3 * self._seconds[item.nodeid])
-        return (yield)
+        (self._copy.folder / RUNNING).write_text(item.nodeid)
+        signal.setitimer(signal.ITIMER_PROF, (LOOP_S + 3 * self.seconds[item.nodeid]) * self._time_factor)
+        result = yield
+        if self._copy.read(FAILED) == item.nodeid:
+            self._repeat(item)
+        return result
+
+    def _repeat(self, item: pytest.Item) -> None:
+        """Run a failed test again, and write its name if it fails again."""
+        (self._copy.folder / RUNNING).write_text(item.nodeid)
+        if isinstance(item, pytest.Function):
+            item._initrequest()
+        if any(report.failed for report in runtestprotocol(item, log=False)):
+            (self._copy.folder / FAILED_AGAIN).write_text(item.nodeid)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -273,7 +311,7 @@ class Chosen(Repeatable):
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write the name of a failed test."""
         if report.failed:
-            (self._copy.folder / "failed.txt").write_text(report.nodeid)
+            (self._copy.folder / FAILED).write_text(report.nodeid)
 
 
 # --- recording --------------------------------------------------------------------------------------------------------
@@ -288,43 +326,70 @@ def file_of(test: str) -> str:
 class Recording:
     """The tests that pass, with their seconds, and who runs each line: a test, or all tests of a file."""
 
+    most_test_s: float = 60.0
+    """The time of tests, as recorded, that one mutant gets; the slowest tests are left out."""
     seconds: dict[str, float] = field(default_factory=dict)
     runners: dict[str, dict[int, set[str]]] = field(default_factory=dict)
+    imports: dict[str, set[str]] = field(default_factory=dict)
+    """The modules from which each file of tests imports names."""
 
-    def add(self, part: dict[str, Any]) -> None:
-        """Add what was recorded for one file of tests."""
+    def add(self, file: str, part: dict[str, Any], text: str) -> None:
+        """Add what was recorded for one file of tests, which has this text."""
+        self.imports[file] = set(re.findall(r"^from ([\w.]+) import", text, re.MULTILINE))
         self.seconds.update(part["seconds"])
         for path, lines in part["lines"].items():
             known = self.runners.setdefault(path, {})
             for line, names in lines.items():
                 known.setdefault(int(line), set()).update(names)
 
-    def tests_of(self, mutant: Mutant) -> list[str]:
-        """Return the tests that run a mutant's lines; files with fast tests come first, and in a file fast tests.
+    def tests_of(self, mutant: Mutant, likely: Sequence[str] = ()) -> list[str]:
+        """Return the tests that run a mutant's lines, in the order in which they are expected to notice it soon.
 
-        A line that runs at import has the tests that run any line of its module, or else of the room.
+        First come `likely` ones; then those whose names share words with the mutant's line, function and module, rare
+        words above all; then files with fast tests; in a file fast tests first.
         """
-        lines = self.runners.get(mutant.key.file, {})
-        found = _union(lines.get(line, set()) for line in mutant.lines)
-        if mutant.is_import_time:
-            found = _union(lines.values()) or _union(_union(each.values()) for each in self.runners.values())
-        return self._in_order([test for test in self.seconds if test in found or file_of(test) in found])
+        found = self._runners_at_import(mutant) if mutant.is_import_time else self._runners_of(mutant)
+        tests = [test for test in self.seconds if test in found or file_of(test) in found]
+        words = _words(f"{Path(mutant.key.file).stem} {mutant.key.function} {mutant.key.before}")
+        counts = Counter(word for test in tests for word in words & _words(test))
 
-    def _in_order(self, tests: Sequence[str]) -> list[str]:
+        def rank(test: str) -> tuple[bool, float]:
+            return test not in likely, -sum(1 / counts[word] for word in sorted(words & _words(test)))
+
+        return self._in_order(tests, rank)
+
+    def _runners_of(self, mutant: Mutant) -> set[str]:
+        lines = self.runners.get(mutant.key.file, {})
+        return _union(lines.get(line, set()) for line in mutant.lines)
+
+    def _runners_at_import(self, mutant: Mutant) -> set[str]:
+        """Return what runs any line of a module or imports it by name; if there is nothing, what runs the room."""
+        module = mutant.key.file.removesuffix(".py").replace("/", ".")
+        importers = {file for file, modules in self.imports.items() if module in modules}
+        runners = _union(self.runners.get(mutant.key.file, {}).values()) | importers
+        return runners or _union(_union(each.values()) for each in self.runners.values())
+
+    def _in_order(self, tests: Sequence[str], rank: Callable[[str], tuple[bool, float]]) -> list[str]:
         spent = 0.0
         per_file: dict[str, float] = {}
         kept: list[str] = []
-        for test in sorted(tests, key=self.seconds.__getitem__):
-            spent += self.seconds[test]
-            if kept and spent > MOST_TEST_S:
-                break
+        for test in sorted(tests, key=lambda test: (rank(test), self.seconds[test])):
+            if kept and spent + self.seconds[test] > self.most_test_s:
+                continue
             kept.append(test)
+            spent += self.seconds[test]
             per_file[file_of(test)] = per_file.get(file_of(test), 0.0) + self.seconds[test]
-        return sorted(kept, key=lambda test: (per_file[file_of(test)], file_of(test), self.seconds[test]))
+        return sorted(kept, key=lambda test: (rank(test), per_file[file_of(test)], file_of(test), self.seconds[test]))
 
     def times_of(self, tests: Sequence[str]) -> dict[str, float]:
         """Return the seconds that each of these tests took."""
         return {test: self.seconds[test] for test in tests}
+
+
+@lru_cache(maxsize=10_000)
+def _words(text: str) -> frozenset[str]:
+    """Return the longer words of a text, without the endings of plurals."""
+    return frozenset(word.removesuffix("s") for word in re.findall("[a-z]{4,}", text.lower()))
 
 
 def _union(sets: Iterable[set[str]]) -> set[str]:

@@ -72,6 +72,8 @@ class Mutant:
     is_import_time: bool
     text: str
     """The whole text of the changed module."""
+    around: str
+    """The text, before the change, of the innermost function around it; outside functions, of the statement."""
 
 
 class _Edit(NamedTuple):
@@ -85,6 +87,7 @@ class _Scope(NamedTuple):
     function: str
     statement: ast.stmt | None
     is_import_time: bool
+    innermost: ast.AST | None = None
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -103,8 +106,10 @@ def find_mutants(file: str, text: str) -> list[Mutant]:
             key = Key(file, *parts, numbers[parts])
             numbers[parts] += 1
             span = _header(scope.statement) if scope.statement else range(lines.start, lines.stop)
-            changed = source.apply(edit)
-            found.append(Mutant(key, edit.operator, lines.start, span, scope.is_import_time, changed))
+            around = source.text(scope.innermost or scope.statement or node)
+            found.append(
+                Mutant(key, edit.operator, lines.start, span, scope.is_import_time, source.apply(edit), around)
+            )
     return found
 
 
@@ -121,6 +126,10 @@ class _Source:
         where: Any = node
         start = self._starts[where.lineno - 1] + where.col_offset
         return start, self._starts[where.end_lineno - 1] + where.end_col_offset
+
+    def text(self, node: ast.AST) -> str:
+        start, end = self.span(node)
+        return self.data[start:end].decode()
 
     def replace(self, operator: str, node: ast.AST, text: str) -> _Edit:
         """Return the edit that puts `text` in the place of a node; parentheses hold the lines of a long one."""
@@ -164,6 +173,8 @@ def _walk(node: ast.AST, scope: _Scope) -> Iterator[tuple[ast.AST, _Scope]]:
             inner = inner._replace(statement=child)
         if isinstance(child, Function | ast.ClassDef):
             inner = inner._replace(function=f"{scope.function}.{child.name}".lstrip("."))
+        if isinstance(child, Function):
+            inner = inner._replace(innermost=child)
         if isinstance(node, Function) and isinstance(child, ast.stmt):
             inner = inner._replace(is_import_time=False)
         yield child, inner

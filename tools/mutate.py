@@ -4,13 +4,17 @@
     python tools/mutate.py                       # all rooms; `make mutants` runs this
     python tools/mutate.py --mutants 50 --seed 2 --jobs 2 pull
 
-A mutant is killed if a test fails, the import fails, or the time limit ends the tests; else it survives. Survivors are
-listed with reasons in tests/mutants/<room>.toml. The exit status is 1 if a room kills less than 85 % of its mutants, or
-has a survivor that is not listed; build/mutants/<room>.toml then has it in the form of that list, without a reason.
+A mutant is killed if a test fails, the import fails, or the time limit ends the tests; else it survives. A failure or a
+time-out counts only if it repeats, and if the test passes on the unchanged code, alone and after the same tests.
 
-build/mutants/<room>.jsonl has each result. A stopped run goes on there: a result is used again while the changed file
-stays and, for a survivor, the tests stay. The sample depends on the seed and on each mutant's own text, so that an edit
-of a room changes little of it. Only tests that run the changed line are run, without Spark and real brokers.
+Survivors are listed with reasons in tests/mutants/<room>.toml, below the numbers of the last whole run. The exit status
+is 1 if a room kills less than 85 % of its mutants, or has a survivor that is not listed; build/mutants/<room>.toml has
+the numbers, and these survivors in the form of that list, without a reason.
+
+build/mutants/<room>.jsonl has each result. A stopped run goes on there: a result is used again while the changed
+function stays and, for a survivor that is not listed, the tests stay. The sample depends on the seed and on each
+mutant's own text, so that an edit of a room changes little of it. Mutants run in the order of the draw, so a stopped
+run has judged a smaller sample. Only tests that run the changed line are run, without Spark and real brokers.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import sys
 import time
 import tomllib
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +36,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools.mutant_runs import (  # noqa: E402  # the script runs from a plain checkout
+    FAILED,
+    FAILED_AGAIN,
+    RUNNING,
     WRONG_USE,
     Chosen,
     Copy,
@@ -54,6 +61,10 @@ TESTS = {
 FLOOR = 0.85
 """The share of a room's mutants that must be killed."""
 KILLED = ("killed", "timeout")
+MOST_KILLERS = 8
+"""The number of tests that run first because they noticed other mutants of the file."""
+REPEAT_FACTOR = 3.0
+"""The factor of all time limits when a failure is repeated."""
 NO_TESTS = 5
 """The exit status of pytest if none of the tests exists, because their names depend on what was changed."""
 
@@ -68,13 +79,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--mutants", type=int, default=300, help="mutants of each room")
     parser.add_argument("--seed", default="1")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
+    parser.add_argument("--seconds", type=float, default=60.0, help="tests that a mutant gets, by their recorded time")
     parser.add_argument("--root", type=Path, default=ROOT, help="the folder that has pyspark_rocketmq and tests")
     chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # copies and processes are removed on the way out
     if unknown := set(chosen.rooms) - set(TESTS):
         parser.error(f"no such room: {', '.join(sorted(unknown))}")
     rooms = [Room(chosen.root.resolve(), name) for name in chosen.rooms or TESTS]
-    are_good = [mutate_room(room, chosen.mutants, chosen.seed, chosen.jobs) for room in rooms]
+    are_good = [mutate_room(room, chosen.mutants, chosen.seed, chosen.jobs, chosen.seconds) for room in rooms]
     return 0 if all(are_good) else 1
 
 
@@ -104,7 +116,7 @@ class Room:
     def listed(self) -> dict[Key, str]:
         """Return the listed survivors with their reasons."""
         path = self.root / "tests" / "mutants" / f"{self.name}.toml"
-        rows = tomllib.loads(path.read_text())["survivor"] if path.exists() else []
+        rows = tomllib.loads(path.read_text()).get("survivor", []) if path.exists() else []
         return {_key(row): row["reason"] for row in rows}
 
     def built(self, ending: str) -> Path:
@@ -127,71 +139,78 @@ def _key(row: Mapping[str, Any]) -> Key:
     return Key(row["file"], row["function"], row["before"], row["after"], row.get("number", 0))
 
 
-def mutate_room(room: Room, count: int, seed: str, jobs: int) -> bool:
+def mutate_room(room: Room, count: int, seed: str, jobs: int, most_test_s: float) -> bool:
     """Run a room's mutants that have no result yet, print the report, and return whether the room is good."""
     found = room.find()
     sample = choose(found, count, seed)
-    results = Results(room)
+    tests = room.tests  # The copies have these, whatever is written meanwhile.
+    results = Results(room, tests)
     left = [mutant for mutant in sample if not results.has(mutant)]
+    left.sort(key=lambda mutant: _draw(mutant, seed))  # A stopped run has judged a smaller sample.
     print(f"==> {room.name}: {len(sample)} of {len(found)} mutants, {len(left)} to run", flush=True)
     if left:
         with copies(room.root, jobs) as made:
-            recording = record_tests(room, made[0])
+            recording = record_tests(room, tests, made[0], most_test_s)
             for copy in made:
-                import_foreign_modules(copy, room.tests)
-            for number, (mutant, row) in enumerate(run(recording, left, made), start=1):
+                import_foreign_modules(copy, tests)
+            for number, (mutant, row) in enumerate(run(recording, results, left, made), start=1):
                 results.add(mutant, row)
                 if number % 25 == 0:
                     print(f"    {number} of {len(left)} ran", flush=True)
-    return report(room, [results.rows[mutant.key] for mutant in sample], {mutant.key for mutant in found})
+    return report(room, seed, [results.rows[mutant.key] for mutant in sample], {mutant.key for mutant in found})
 
 
 def choose(mutants: Collection[Mutant], count: int, seed: str) -> list[Mutant]:
     """Return the `count` mutants whose keys have the smallest digests with this seed, in their order."""
-    digests = {mutant.key: digest(seed.encode(), repr(tuple(mutant.key)).encode()) for mutant in mutants}
-    chosen = set(sorted(digests, key=digests.__getitem__)[:count])
+    chosen = {mutant.key for mutant in sorted(mutants, key=lambda mutant: _draw(mutant, seed))[:count]}
     return [mutant for mutant in mutants if mutant.key in chosen]
+
+
+def _draw(mutant: Mutant, seed: str) -> str:
+    return digest(seed.encode(), repr(tuple(mutant.key)).encode())
 
 
 class Results:
     """The results of a room, in a file that grows by a line with each."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, room: Room, tests: Iterable[str]) -> None:
         self._path = room.built("jsonl")
-        self._suite = room.digest(room.tests)
-        self._codes: dict[str, str] = {}
+        self._suite = room.digest(tests)
+        self._listed = room.listed()
         lines = self._path.read_text().splitlines() if self._path.exists() else []
         self.rows = {_key(row): row for row in map(json.loads, lines)}
 
     def has(self, mutant: Mutant) -> bool:
         """Return whether there is a result that still holds."""
         row = self.rows.get(mutant.key)
-        if row is None or row["code"] != self._code(mutant.key.file):
+        if row is None or row["code"] != digest(mutant.around.encode()):
             return False
-        return row["verdict"] in KILLED or row["suite"] == self._suite
+        return row["verdict"] in KILLED or row["suite"] == self._suite or mutant.key in self._listed
 
-    def _code(self, file: str) -> str:
-        if file not in self._codes:
-            self._codes[file] = self._room.digest([file])
-        return self._codes[file]
+    def killers(self, mutant: Mutant) -> list[str]:
+        """Return the tests that noticed most mutants of the same file, those of the same function before others."""
+        counts: Counter[str] = Counter()
+        for key, row in self.rows.items():
+            if key.file == mutant.key.file and row["verdict"] in KILLED:
+                counts[row["by"]] += 10 if key.function == mutant.key.function else 1
+        return [test for test, _ in counts.most_common(MOST_KILLERS)]
 
     def add(self, mutant: Mutant, row: Row) -> None:
         """Write a result."""
         about = {**mutant.key._asdict(), "line": mutant.line, "operator": mutant.operator}
-        whole = {**about, **row, "code": self._code(mutant.key.file), "suite": self._suite}
+        whole = {**about, **row, "code": digest(mutant.around.encode()), "suite": self._suite}
         self.rows[mutant.key] = whole
         with self._path.open("a") as file:
             file.write(json.dumps(whole, ensure_ascii=False) + "\n")
 
 
-def record_tests(room: Room, copy: Copy) -> Recording:
+def record_tests(room: Room, tests: Sequence[str], copy: Copy, most_test_s: float) -> Recording:
     """Return which test runs which line; only files of tests that changed since the last time are run."""
     path = room.built("tests.json")
     kept = json.loads(path.read_text()) if path.exists() else {}
     code = sorted(str(each.relative_to(room.root)) for each in (room.root / room.folder).rglob("*.py"))
-    digests = {file: room.digest([file, *code]) for file in room.tests}
-    stale = [file for file in room.tests if kept.get(file, {}).get("digest") != digests[file]]
+    digests = {file: room.digest([file, *code]) for file in tests}
+    stale = [file for file in tests if kept.get(file, {}).get("digest") != digests[file]]
     if stale:
         print(f"    recording {len(stale)} files of tests", flush=True)
         recorded = record(copy, room.folder, stale)
@@ -200,9 +219,9 @@ def record_tests(room: Room, copy: Copy) -> Recording:
         parts = {file: _part_of(recorded, file) for file in stale}
         kept |= {file: {"digest": digests[file], **part} for file, part in parts.items()}
         path.write_text(json.dumps(kept))
-    recording = Recording()
-    for file in room.tests:
-        recording.add(kept[file])
+    recording = Recording(most_test_s)
+    for file in tests:
+        recording.add(file, kept[file], (room.root / file).read_text())
     return recording
 
 
@@ -220,58 +239,118 @@ def _part_of(recorded: dict[str, Any], file: str) -> dict[str, Any]:
     return {"seconds": seconds, "lines": lines}
 
 
-def run(recording: Recording, mutants: Iterable[Mutant], made: Sequence[Copy]) -> Iterator[tuple[Mutant, Row]]:
+def run(
+    recording: Recording, results: Results, mutants: Iterable[Mutant], made: Sequence[Copy]
+) -> Iterator[tuple[Mutant, Row]]:
     """Run the tests of each mutant, in as many processes as there are copies; yield the results."""
     waiting, running = deque(mutants), dict[Copy, Run]()
+    fit: dict[str, bool] = {}
     while waiting or running:
         for copy in made:
             if copy in running and (row := running[copy].poll()):
                 yield running.pop(copy).mutant, row
             while waiting and copy not in running:
                 mutant = waiting.popleft()
-                if tests := recording.tests_of(mutant):
-                    running[copy] = Run(copy, mutant, recording.times_of(tests))
+                if tests := recording.tests_of(mutant, results.killers(mutant)):
+                    running[copy] = Run(copy, mutant, recording.times_of(tests), fit)
                 else:
                     yield mutant, {"verdict": "survived", "tests": 0, "seconds": 0.0, "by": ""}
         time.sleep(0.02)
 
 
 class Run:
-    """A run of a mutant's tests in a copy."""
+    """Runs the tests of a mutant in a copy, until one of them fails without doubt.
 
-    def __init__(self, copy: Copy, mutant: Mutant, tests: Mapping[str, float]) -> None:
+    A failure or a time-out counts only if it repeats: a failed test runs again at once, one that was late runs again
+    alone and with a longer time limit. The test must also pass on the unchanged code, after the same tests and alone.
+    Else it judges nothing, and the tests after it go on.
+    """
+
+    def __init__(self, copy: Copy, mutant: Mutant, tests: Mapping[str, float], fit: dict[str, bool]) -> None:
+        """Take tests with their seconds. `fit` tells of tests whether they pass alone; runs share and fill it."""
         self.mutant = mutant
         self._copy = copy
         self._tests = tests
+        self._fit = fit
         self._began = time.monotonic()
-        self._failed = copy.folder / "failed.txt"
-        self._failed.unlink(missing_ok=True)
-        copy.change(mutant)
-        files = sorted({test.partition("::")[0] for test in tests})
-        copy.start(["-x", *files], Chosen(copy, tests), 20 + 5 * sum(tests.values()))
+        self._steps = self._judge()
 
     def poll(self) -> Row | None:
         """Return the result, or None while tests run; raise `RuntimeError` if they could not run."""
         try:
-            status = self._copy.poll()
-        except TimeoutError:
-            return self._finish("timeout")
-        if status == -signal.SIGPROF:
-            return self._finish("timeout")
-        if status is None:
-            return None
-        if status == WRONG_USE:
-            raise RuntimeError(f"the tests of {self.mutant.key} could not run: {self._copy.output()}")
-        return self._finish("survived" if status in (0, NO_TESTS) else "killed")
+            next(self._steps)
+        except StopIteration as end:
+            row: Row = end.value
+            return row
+        return None
 
-    def _finish(self, verdict: str) -> Row:
-        self._copy.restore(self.mutant)
-        by = self._failed.read_text() if self._failed.exists() else ""
+    def _judge(self) -> Generator[None, None, Row]:
+        left = [test for test in self._tests if self._fit.get(test, True)]
+        verdict, by = "survived", ""
+        while left:
+            verdict, by = yield from self._try(left)
+            if verdict == "survived" or (yield from self._is_sure(verdict, by, left)):
+                break
+            left = left[left.index(by) + 1 :] if by else []
+            verdict, by = "survived", ""
         spent = round(time.monotonic() - self._began, 2)
         return {"verdict": verdict, "tests": len(self._tests), "seconds": spent, "by": by}
 
+    def _is_sure(self, verdict: str, by: str, tests: Sequence[str]) -> Generator[None, None, bool]:
+        """Return whether the mutant's failure repeats, and is not one of the unchanged code.
 
-def report(room: Room, rows: Sequence[Row], found: Collection[Key]) -> bool:
+        If no test is to blame (`by` is empty), the tests could not begin; only a time-out is in doubt then.
+        """
+        if not by:
+            return verdict == "killed" or (yield from self._try(tests, REPEAT_FACTOR)) != ("survived", "")
+        if self._copy.read(FAILED_AGAIN) != by and (yield from self._try([by], REPEAT_FACTOR)) == ("survived", ""):
+            return False
+        if by not in self._fit:
+            yield from self._check_fitness(by, tests)
+        return self._fit[by]
+
+    def _check_fitness(self, test: str, tests: Sequence[str]) -> Generator[None, None, None]:
+        """Note whether a test passes on the unchanged code, alone and after the tests that ran before it."""
+        before = tests[: tests.index(test) + 1]
+        self._fit[test] = (yield from self._passes_unchanged([test])) and (
+            len(before) == 1 or (yield from self._passes_unchanged(before))
+        )
+        if not self._fit[test]:
+            print(f"    {test} fails alone or in another order without any change, and judges nothing", flush=True)
+
+    def _passes_unchanged(self, tests: Sequence[str]) -> Generator[None, None, bool]:
+        return (yield from self._try(tests, REPEAT_FACTOR, is_changed=False)) == ("survived", "")
+
+    def _try(
+        self, tests: Sequence[str], time_factor: float = 1.0, *, is_changed: bool = True
+    ) -> Generator[None, None, tuple[str, str]]:
+        """Run tests, with `time_factor` times the usual time limit; return the verdict and the test that gave it."""
+        for name in (FAILED, FAILED_AGAIN, RUNNING):
+            (self._copy.folder / name).unlink(missing_ok=True)
+        times = {test: self._tests[test] for test in tests}
+        files = sorted({test.partition("::")[0] for test in tests})
+        if is_changed:
+            self._copy.change(self.mutant)
+        timeout_s = (60 + 10 * sum(times.values())) * time_factor
+        self._copy.start(["-x", *files], Chosen(self._copy, times, time_factor), timeout_s)
+        try:
+            while (status := self._copy.poll()) is None:
+                if self._copy.end_hanging(times, time_factor):
+                    raise TimeoutError
+                yield
+        except TimeoutError:
+            status = -signal.SIGPROF
+        finally:
+            self._copy.restore(self.mutant)
+        if status == WRONG_USE:
+            raise RuntimeError(f"the tests of {self.mutant.key} could not run: {self._copy.output()}")
+        if status in (0, NO_TESTS):
+            return "survived", ""
+        by = self._copy.read(FAILED) or self._copy.read(RUNNING)
+        return "timeout" if status == -signal.SIGPROF else "killed", by
+
+
+def report(room: Room, seed: str, rows: Sequence[Row], found: Collection[Key]) -> bool:
     """Print the share of killed mutants and the survivors; return whether it is enough and all of them are listed."""
     verdicts = Counter(row["verdict"] for row in rows)
     killed = sum(verdicts[verdict] for verdict in KILLED)
@@ -287,7 +366,8 @@ def report(room: Room, rows: Sequence[Row], found: Collection[Key]) -> bool:
         place = f"{row['file']}:{row['line']}"
         print(f"    {place}: {row['operator']}: {row['before']}  ->  {row['after']}  ({row['tests']} tests)")
     _print_outdated(listed, rows, found)
-    room.built("toml").write_text("\n".join(map(_stanza, strangers)))
+    numbers = f"[run]\nseed = {json.dumps(seed)}\nmutants = {len(rows)}\nkilled = {killed}\n"
+    room.built("toml").write_text("\n".join([numbers, *map(_stanza, strangers)]))
     return share >= FLOOR and not strangers
 
 

@@ -41,6 +41,7 @@ _CONFIGURED = {
     "slaveReadEnable": "slave_reads",
     "transactionCheckInterval": "transaction_check_interval_ms",
     "transactionCheckMax": "transaction_check_max",
+    "transactionOpBatchInterval": "transaction_op_batch_interval_ms",
     "transactionTimeOut": "transaction_timeout_ms",
     "useServerSideResetOffset": "server_side_reset",
 }

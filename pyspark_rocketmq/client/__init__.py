@@ -15,6 +15,7 @@
     redelivery                  returns failed messages      corrections    moves positions for brokers and admins
     requests, running_info, statistics                       responses to requests of brokers and administrators
     clock, loop                 time, threads                outgoing       turns messages into send requests
+    async_sends                 sends without waiting, in one thread per producer
 
 Threads: The *timer* loop runs rounds of rebalancing, commits and everything that is due later. Only this loop changes
 the table of held queues, apart from `assign` and `seek` of a pull consumer. The *heartbeats* loop sends heartbeats,

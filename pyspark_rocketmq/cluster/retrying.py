@@ -68,7 +68,7 @@ class Retrying:
 def _check_wait(error: RocketMQError, waiting: Deadline, pause_s: float, failures: int) -> None:
     """Raise the error if the time to wait ends before the next attempt; log a warning at the second failure."""
     if waiting.remaining() <= pause_s:
-        error.what += f" (repeated for {waiting.seconds:g} s, pollTimeoutMs)"
+        error.what += f" (repeated for {waiting.seconds:g} s, pollTimeoutMs or sendTimeoutMs)"
         raise error
     if failures == _WARN_AT:
-        _log.warning("waiting for a broker, up to %g s (pollTimeoutMs): %s", waiting.seconds, error)
+        _log.warning("waiting for a broker, up to %g s (pollTimeoutMs or sendTimeoutMs): %s", waiting.seconds, error)

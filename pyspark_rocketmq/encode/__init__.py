@@ -4,6 +4,6 @@
 
 `columns` checks the columns of a record batch and gives each one type. `faults` finds the rows that no broker would
 take. `texts` writes the properties of each row, `ids` makes message ids that a replay repeats, `placing` chooses queues
-by key. `requests` groups the rows and writes the bodies. `arrays` holds the operations on whole arrays. Tests compare
-all of it with an encoder that goes row by row.
+by key. `requests` groups the rows and writes the bodies. `settings` holds the options, `arrays` the operations on whole
+arrays. Tests compare all of it with an encoder that goes row by row.
 """

@@ -94,28 +94,58 @@ _MILLISECONDS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 10**6)
 
 
 class ColumnRule(NamedTuple):
-    """The types that a column may have (in words, and as a test function), and another name for the column, if any."""
+    """The types that a column may have (in words, and as a test function), its meaning, and its other name, if any."""
 
     wanted: str
     accepts: Callable[[pa.DataType], bool]
+    meaning: str
     alias: str | None = None
 
 
 COLUMNS: Mapping[str, ColumnRule] = {
-    "body": ColumnRule("BINARY or STRING", _is_text_or_bytes, "value"),
-    "topic": ColumnRule("STRING", _is_text),
-    "tags": ColumnRule("STRING", _is_text),
-    "keys": ColumnRule("STRING, BINARY or ARRAY<STRING>", _are_keys, "key"),
-    "properties": ColumnRule(
-        "MAP<STRING, STRING> or ARRAY<STRUCT<key: STRING, value: BINARY>>", _are_properties, "headers"
+    "body": ColumnRule(
+        "BINARY or STRING",
+        _is_text_or_bytes,
+        "The message's body, required. A null or empty one cannot be sent.",
+        "value",
     ),
-    "shardingKey": ColumnRule("STRING", _is_text),
-    "queueId": ColumnRule("INT", types.is_int32, "partition"),
-    "brokerName": ColumnRule("STRING", _is_text),
-    "delayTimeLevel": ColumnRule("INT", types.is_int32),
-    "deliverTimeMs": ColumnRule("BIGINT (milliseconds) or TIMESTAMP", _is_time),
-    "flag": ColumnRule("INT", types.is_int32),
-    "rowId": ColumnRule("STRING", _is_text),
+    "topic": ColumnRule("STRING", _is_text, "The topic of each row, if the option `topic` is not given."),
+    "tags": ColumnRule("STRING", _is_text, "One tag, without `|`."),
+    "keys": ColumnRule(
+        "STRING, BINARY or ARRAY<STRING>",
+        _are_keys,
+        "Keys to look messages up by, with spaces between them. With `ordering=key` a column named `key` is the "
+        "sharding key, too.",
+        "key",
+    ),
+    "properties": ColumnRule(
+        "MAP<STRING, STRING> or ARRAY<STRUCT<key: STRING, value: BINARY>>",
+        _are_properties,
+        "Properties of the user's; null values are left out. Blank names and values, control characters 1 and 2, and "
+        "names of RocketMQ's own cannot be sent, nor more than 32767 bytes of properties.",
+        "headers",
+    ),
+    "shardingKey": ColumnRule("STRING", _is_text, "Selects the queue; see `queueSelector` and `ordering`."),
+    "queueId": ColumnRule(
+        "INT",
+        types.is_int32,
+        "The queue, which must be writable; null: any. With `brokerName` if several brokers have the topic.",
+        "partition",
+    ),
+    "brokerName": ColumnRule("STRING", _is_text, "The broker of the queue."),
+    "delayTimeLevel": ColumnRule("INT", types.is_int32, "Delay level 1 to 18 of the broker; null or 0: no delay."),
+    "deliverTimeMs": ColumnRule(
+        "BIGINT (milliseconds) or TIMESTAMP",
+        _is_time,
+        "Time before which the message is not delivered; not together with a delay level. Brokers from 5.0 on.",
+    ),
+    "flag": ColumnRule("INT", types.is_int32, "The message's flag."),
+    "rowId": ColumnRule(
+        "STRING",
+        _is_text,
+        "Identifies the row within its batch: makes its message id the same when a replay has the rows in another "
+        "order.",
+    ),
 }
 """All columns that a DataFrame to write may have, by name."""
 

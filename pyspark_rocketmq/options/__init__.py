@@ -13,7 +13,17 @@ page        the page for users, generated from all this
 
 from __future__ import annotations
 
-from .parse import parse_helper_options, parse_reader_options, require_topics
+from .parse import batch_keys, parse_helper_options, parse_reader_options, parse_writer_options, require_topics
 from .reader_options import HelperOptions, ReaderOptions
+from .writer_options import WriterOptions
 
-__all__ = ["HelperOptions", "ReaderOptions", "parse_helper_options", "parse_reader_options", "require_topics"]
+__all__ = [
+    "HelperOptions",
+    "ReaderOptions",
+    "WriterOptions",
+    "batch_keys",
+    "parse_helper_options",
+    "parse_reader_options",
+    "parse_writer_options",
+    "require_topics",
+]

@@ -13,6 +13,7 @@ from ..cluster.routes import AddressMap
 from ..cluster.settings import ClusterSettings
 from ..cluster.signing import Credentials
 from ..decode.columns import MOST_BODY_BYTES, Content, default_columns
+from ..encode.settings import EncodeSettings
 from ..model import retry_topic
 from ..net.backoff import Backoff
 from ..net.settings import NetSettings, TlsSettings
@@ -21,6 +22,7 @@ from ..planning.admission import Limits
 from ..planning.ranges import PlanSettings
 from ..pull.process_queue import FlowLimits
 from ..pull.settings import PullSettings, Subscription
+from ..send.settings import SendSettings
 from .given import GivenOptions
 from .reader_options import (
     ClientName,
@@ -32,12 +34,25 @@ from .reader_options import (
     Selection,
     ShareSettings,
 )
-from .table import addressing, batching, grouping, pulling, row_format, security, selection, start_and_stop
+from .table import addressing, batching, grouping, pulling, row_format, security, selection, start_and_stop, writing
+from .writer_options import QueueSelector, WriterOptions
 
-__all__ = ["broadcasts", "build_helper", "build_reader", "chosen_columns", "commits", "locks", "shares"]
+__all__ = [
+    "broadcasts",
+    "build_helper",
+    "build_reader",
+    "build_writer",
+    "chosen_columns",
+    "commits",
+    "largest_body",
+    "locks",
+    "shares",
+]
 
 _LONGEST_PAUSE_S = 30.0
 _RETRIES = 3
+_HEADER_BYTES = 64 * 1024
+"""Room in a frame for the header of a send, with the properties of the message."""
 _UNPACKED_FRAMES = 4
 """Limit of an uncompressed message body, in multiples of the largest frame."""
 
@@ -73,6 +88,20 @@ def build_helper(given: GivenOptions) -> HelperOptions:
         group=given.maybe(grouping.CONSUMER_GROUP),
         max_reconsume_times=given.get(grouping.MAX_RECONSUME_TIMES),
         delay_level=given.get(grouping.DELAY_LEVEL),
+        dead_letter_topic=given.maybe(writing.DEAD_LETTER_TOPIC),
+    )
+
+
+def build_writer(given: GivenOptions) -> WriterOptions:
+    """Return all settings of a writer, from the given options."""
+    return WriterOptions(
+        cluster=_build_cluster(given),
+        send=_build_send(given),
+        encode=_build_encode(given),
+        queue_selector=given.get(writing.QUEUE_SELECTOR),
+        on_bad_row=given.get(writing.ON_BAD_ROW),
+        dead_letter_topic=given.maybe(writing.DEAD_LETTER_TOPIC),
+        sink_name=given.maybe(writing.SINK_NAME) or "",
     )
 
 
@@ -235,6 +264,38 @@ def _build_flow_limits(given: GivenOptions) -> FlowLimits:
         body_mib=given.get(pulling.SIZE_PER_QUEUE),
         span=given.get(pulling.MAX_SPAN),
     )
+
+
+# --- what to write ----------------------------------------------------------------------------------------------------
+
+
+def _build_send(given: GivenOptions) -> SendSettings:
+    return SendSettings(
+        producer_group=given.get(writing.PRODUCER_GROUP),
+        attempt_timeout_s=given.get(writing.ATTEMPT_TIMEOUT),
+        retries=given.get(writing.SEND_RETRIES),
+        deadline_s=given.get(writing.ROW_TIMEOUT),
+        accepted_statuses=given.get(writing.ACCEPTED_STATUSES),
+        max_in_flight=given.get(writing.MAX_IN_FLIGHT),
+        keeps_order=given.get(writing.KEY_ORDER),
+        rows_per_second=given.maybe(writing.MAX_ROWS_PER_SECOND),
+    )
+
+
+def _build_encode(given: GivenOptions) -> EncodeSettings:
+    return EncodeSettings(
+        topic=given.maybe(writing.TOPIC),
+        max_body_bytes=min(given.get(writing.MAX_MESSAGE_SIZE), largest_body(given)),
+        batch_rows=given.get(writing.BATCH_ROWS),
+        compress_over_bytes=given.get(writing.COMPRESS_OVER),
+        compression=given.get(writing.COMPRESSION),
+        places_by_key=given.get(writing.QUEUE_SELECTOR) is not QueueSelector.ROUND_ROBIN,
+    )
+
+
+def largest_body(given: GivenOptions) -> int:
+    """Return the size of the largest body that fits into a frame with its header."""
+    return given.get(addressing.MAX_FRAME_SIZE) - _HEADER_BYTES
 
 
 # --- rows and commits -------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..cluster.names import READER_GROUP
 from ..offsets.requested import Keyword
-from .build import broadcasts, chosen_columns, commits, locks, shares
+from .build import broadcasts, chosen_columns, commits, largest_body, locks, shares
 from .given import GivenOptions
 from .rules import (
     Rule,
@@ -27,7 +27,8 @@ from .rules import (
     uses_strategy,
     without_group,
 )
-from .table import addressing, batching, grouping, pulling, row_format, security, selection, start_and_stop
+from .table import addressing, batching, grouping, pulling, row_format, security, selection, start_and_stop, writing
+from .writer_options import BadRows, QueueSelector
 
 __all__ = ["RULES", "check_rules"]
 
@@ -62,6 +63,15 @@ def _adds_headers_to_rocketmq(given: GivenOptions) -> bool:
 
 def _starts_elsewhere(given: GivenOptions) -> bool:
     return given.maybe(start_and_stop.STARTING_OFFSETS) not in (None, Keyword.GROUP)
+
+
+def _sends_more_than_a_frame(given: GivenOptions) -> bool:
+    return given.gave(writing.MAX_MESSAGE_SIZE) and given.get(writing.MAX_MESSAGE_SIZE) > largest_body(given)
+
+
+def _has_one_topic_for_all(given: GivenOptions) -> bool:
+    topic = given.maybe(writing.TOPIC)
+    return topic is not None and topic == given.maybe(writing.DEAD_LETTER_TOPIC)
 
 
 _commits = says(grouping.COMMIT_OFFSETS, True)
@@ -227,6 +237,42 @@ _GROUPS: tuple[Rule, ...] = (
         "set groupMembership=shared, or drop heartbeatBrokerInterval",
     ),
 )
+_WRITING: tuple[Rule, ...] = (
+    Rule(
+        writing.ON_BAD_ROW,
+        both(says(writing.ON_BAD_ROW, BadRows.DEAD_LETTER), lacks(writing.DEAD_LETTER_TOPIC)),
+        "not without deadLetterTopic",
+        "give deadLetterTopic, or drop onBadRow",
+    ),
+    Rule(
+        writing.DEAD_LETTER_TOPIC,
+        lambda given: (
+            given.use == "W"
+            and given.gave(writing.DEAD_LETTER_TOPIC)
+            and given.get(writing.ON_BAD_ROW) is not BadRows.DEAD_LETTER
+        ),
+        "has no effect without onBadRow=deadLetter",
+        "set onBadRow=deadLetter, or drop deadLetterTopic",
+    ),
+    Rule(
+        writing.DEAD_LETTER_TOPIC,
+        _has_one_topic_for_all,
+        "the same as topic, which cannot take these rows",
+        "give another topic",
+    ),
+    Rule(
+        writing.KEY_ORDER,
+        both(says(writing.KEY_ORDER, True), says(writing.QUEUE_SELECTOR, QueueSelector.ROUND_ROBIN)),
+        "not together with queueSelector=roundRobin, which ignores keys",
+        _DROP_ONE,
+    ),
+    Rule(
+        writing.MAX_MESSAGE_SIZE,
+        _sends_more_than_a_frame,
+        "must be 64 KiB below maxFrameSize",
+        "lower maxMessageSize or raise maxFrameSize; brokers have limits of their own for both",
+    ),
+)
 _MEMBERS: tuple[Rule, ...] = (
     Rule(
         grouping.CONSUMER_GROUP,
@@ -277,6 +323,7 @@ RULES: tuple[Rule, ...] = (
     *_READING,
     *_GROUPS,
     *_MEMBERS,
+    *_WRITING,
     Rule(
         pulling.POLL_TIMEOUT,
         _gives_up_before_its_pulls,

@@ -37,23 +37,26 @@ def _spellings(options: Iterable[Option[Any]]) -> dict[str, KeyMatch]:
     return {spelling.lower(): KeyMatch(spelling, option) for option in options for spelling in option.spellings}
 
 
-def _index() -> dict[str, KeyMatch]:
+def _index(*, for_writes: bool) -> dict[str, KeyMatch]:
     """Return a map from all names of options, in lower case, to the options.
 
-    If reads and writes have different options of the same name, the name leads to the option of reads.
+    If reads and writes have different options of the same name, the name leads to the option of writes or of reads.
     """
     writing = _spellings(option for option in OPTIONS if option.use == "W")
     reading = _spellings(option for option in OPTIONS if option.use != "W")
-    shared = {name: match._replace(depends_on_use=True) for name, match in reading.items() if name in writing}
-    return writing | reading | shared
+    known = reading | writing if for_writes else writing | reading
+    return known | {name: known[name]._replace(depends_on_use=True) for name in reading.keys() & writing.keys()}
 
 
-_KNOWN = _index()
+_KNOWN, _KNOWN_TO_WRITES = _index(for_writes=False), _index(for_writes=True)
 
 
-def find_option(key: str) -> KeyMatch | None:
-    """Return the option that a key names, in upper or lower case; None if it names none."""
-    return _KNOWN.get(key.lower())
+def find_option(key: str, use: str = "") -> KeyMatch | None:
+    """Return the option that a key names, in upper or lower case; None if it names none.
+
+    If `use` is W, a name that means different options of reads and writes leads to the option of writes.
+    """
+    return (_KNOWN_TO_WRITES if use == "W" else _KNOWN).get(key.lower())
 
 
 def complain(key: str, text: str) -> OptionError | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..decode.columns import COLUMNS, Layout, default_columns
+from ..encode.columns import COLUMNS as WRITTEN_COLUMNS
 from .conflicts import RULES
 from .option import USES, Option, Section
 from .refused import REFUSED, TRANSLATED
@@ -43,7 +44,8 @@ Errors open with a code: `OPTION_VALUE`, `OPTION_MISSING`, `OPTION_CONFLICT`, `O
 def render_page() -> str:
     """Return the whole page in Markdown."""
     sections = [_render_section(each) for each in SECTIONS if each is not planned.SECTION]
-    parts = [_render_uses(), *sections, _render_columns(), _render_rules(), _render_planned(), _render_refused()]
+    columns = [_render_columns(), _render_written_columns()]
+    parts = [_render_uses(), *sections, *columns, _render_rules(), _render_planned(), _render_refused()]
     return "\n".join([_HEAD, *parts])
 
 
@@ -69,7 +71,7 @@ def _name(option: Option[Any]) -> str:
 
 def _render_columns() -> str:
     """Return the table of all columns, with the layouts that have them by default."""
-    head = """## Columns
+    head = """## Columns of reads
 
 The option `columns` takes any of these. *Default in* names the layouts that have a column if `columns` is not given;
 `headers` is in `kafka` only with `includeHeaders`. `properties` is a STRING with `propertiesFormat=json`.
@@ -80,6 +82,21 @@ The option `columns` takes any of these. *Default in* names the layouts that hav
         for name, column in COLUMNS.items()
     )
     return head + _table(("Column", "Type", "Nullable", "Default in"), rows)
+
+
+def _render_written_columns() -> str:
+    """Return the table of all columns that a DataFrame to write may have."""
+    head = """## Columns of writes
+
+A DataFrame to write has `body`, and `topic` unless the option of that name is given. A column that is not listed here,
+or that has another type, is an error.
+
+"""
+    rows = (
+        (f"`{name}`", f"`{rule.alias}`" if rule.alias else "", rule.wanted, rule.meaning)
+        for name, rule in WRITTEN_COLUMNS.items()
+    )
+    return head + _table(("Column", "Also named", "Type", "Meaning"), rows)
 
 
 def _layouts_with(column: str) -> list[str]:

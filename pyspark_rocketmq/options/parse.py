@@ -13,10 +13,11 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from ..cluster.settings import ClusterSettings
 from ..errors import OptionError
-from .build import build_helper, build_reader
+from .build import build_helper, build_reader, build_writer
 from .conflicts import check_rules
 from .given import GivenOptions
 from .keys import KeyMatch, complain, describe_foreign, find_option
@@ -24,12 +25,21 @@ from .reader_options import HelperOptions, ReaderOptions
 from .refused import find_refusal
 from .table.addressing import NAME_SERVER
 from .table.security import STRICT_OPTIONS
+from .writer_options import GivenBatch, WriterOptions
 
-__all__ = ["parse_helper_options", "parse_reader_options", "require_topics"]
+__all__ = [
+    "batch_keys",
+    "parse_helper_options",
+    "parse_reader_options",
+    "parse_writer_options",
+    "require_topics",
+]
 
 _USES = {True: "S", False: "B", None: ""}
-_IGNORED = {"checkpointlocation"}
-"""Keys that Spark itself adds to the options of sinks."""
+_QUERY_KEY, _BATCH_KEY = "__rocketmqquery", "__rocketmqbatch"
+"""Keys under which `writing.send` passes on which batch of which query is written."""
+_IGNORED = {"checkpointlocation", _QUERY_KEY, _BATCH_KEY}
+"""Keys that Spark or `writing.send` adds to the options of sinks."""
 _ENVIRONMENT = {NAME_SERVER: "NAMESRV_ADDR"}
 _log = logging.getLogger(__name__)
 
@@ -54,6 +64,28 @@ def parse_reader_options(
         require_topics(options)
         _warn_of_open_token(options.cluster)
     return options
+
+
+def parse_writer_options(
+    raw: Mapping[str, str], *, env: Mapping[str, str] = os.environ, clock: Callable[[], float] = time.time
+) -> WriterOptions:
+    """Return the settings of a write, of a stream or of a batch."""
+    given = _read_options(raw, "W", env, now_ms=int(clock() * 1000))
+    given.check_scope()
+    check_rules(given)
+    options = build_writer(given)
+    _warn_of_open_token(options.cluster)
+    return replace(options, batch=_read_batch(raw))
+
+
+def batch_keys(query_id: str, batch_id: int) -> dict[str, str]:
+    """Return the keys that tell a writer which batch of which query it writes; users do not give them."""
+    return {_QUERY_KEY: query_id, _BATCH_KEY: str(batch_id)}
+
+
+def _read_batch(raw: Mapping[str, str]) -> GivenBatch | None:
+    keys = {key.lower(): text for key, text in raw.items()}
+    return GivenBatch(keys[_QUERY_KEY], int(keys[_BATCH_KEY])) if _QUERY_KEY in keys else None
 
 
 def parse_helper_options(
@@ -87,7 +119,7 @@ def _read_options(raw: Mapping[str, str], use: str, env: Mapping[str, str], now_
     given = GivenOptions(use, now_ms)
     strangers: dict[str, str] = {}
     for key, text in raw.items():
-        match = find_option(key)
+        match = find_option(key, use)
         if match is None:
             strangers[key] = text
         elif use or not match.depends_on_use:

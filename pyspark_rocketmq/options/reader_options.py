@@ -154,6 +154,8 @@ class HelperOptions:
     """Number of redeliveries before a row becomes a dead letter; None: the options do not say."""
     delay_level: int = 0
     """Delay level for rows that are sent back and name no level of their own."""
+    dead_letter_topic: str | None = None
+    """The topic that `retry.dead_letter` writes to, if the options name one."""
 
     def require_group(self) -> str:
         """Return the group for which the helper acts; raise `OptionError` if the options name none."""
@@ -161,3 +163,10 @@ class HelperOptions:
             advice = "name the reader's group"
             raise OptionError("consumerGroup", None, "not given", advice=advice, code="OPTION_MISSING")
         return self.group
+
+    def require_dead_letter_topic(self) -> str:
+        """Return the topic of dead letters; raise `OptionError` if the options name none."""
+        if self.dead_letter_topic is None:
+            advice = "name the topic that the rows go to"
+            raise OptionError("deadLetterTopic", None, "not given", advice=advice, code="OPTION_MISSING")
+        return self.dead_letter_topic

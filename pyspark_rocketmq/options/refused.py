@@ -13,10 +13,8 @@ from ..errors import OptionError
 
 __all__ = ["REFUSED", "find_refusal"]
 
-_NO_SINK = "leave it out: writing to topics is not built"
-
 REFUSED: dict[tuple[str, ...], str] = {
-    ("path",): "use subscribe to read topics",
+    ("path",): "use subscribe to read topics, topic to write to one",
     ("consumer.offset.reset.to", "kafka.auto.offset.reset", "start.mode"): "use startingOffsets",
     ("autoCommit", "kafka.enable.auto.commit", "commit.on.checkpoint", "offsetStore"): "use commitOffsets",
     ("consumeMessageBatchMaxSize",): "use arrowBatchSize; for rows per micro-batch maxOffsetsPerTrigger",
@@ -35,9 +33,9 @@ REFUSED: dict[tuple[str, ...], str] = {
     ("unlockDelayTimeMills",): "use lockMaxLiveTime",
     ("messageDelayLevel", "retryMaxTimes", "retryQueueNums", "flushConsumerOffsetInterval", "rocketmq.broker.*"): "it "
     "is a setting of the broker, set it there",
-    ("backPressureForAsyncSendNum",): _NO_SINK,
-    ("retryTimesWhenSendAsyncFailed",): _NO_SINK,
-    ("batchMaxBytes", "batchMaxDelayMs", "autoBatch"): _NO_SINK,
+    ("backPressureForAsyncSendNum",): "use maxInFlight",
+    ("retryTimesWhenSendAsyncFailed",): "use retryTimesWhenSendFailed",
+    ("batchMaxBytes", "batchMaxDelayMs", "autoBatch"): "use sendBatchSize",
     ("postSubscriptionWhenPull",): "leave it out: it is always on here",
     ("pullBatchSizeInBytes",): "leave it out: no broker reads it",
     (
@@ -48,7 +46,6 @@ REFUSED: dict[tuple[str, ...], str] = {
         "popBatchNums",
         "popThresholdForQueue",
         "awaitTerminationMillisWhenShutdown",
-        "compressType",
         "compressLevel",
         "createTopicKey",
         "defaultTopicQueueNums",

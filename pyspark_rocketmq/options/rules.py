@@ -94,17 +94,18 @@ def not_shared(option: Option[Any], test: Test, why: str) -> Rule:
 
 
 def names_client(option: Option[str]) -> Rule:
-    """Return a rule that refuses `option`, which sets a part of the client id, for a read that has no client id.
+    """Return a rule that refuses `option`, which sets a part of the client id, for a read or write without client id.
 
-    A read has one only if it is a member of its group, locks queues or broadcasts. A write always has one, so nothing
-    is refused unless the options are known to be for a read.
+    A read has one only if it is a member of its group, locks queues or broadcasts. A write has none.
     """
-    what = "has no effect: nothing of this read bears a client id"
-    advice = f"set groupMembership=shared, lockQueues=true or messageModel=BROADCASTING, or drop {option.name}"
+    what = "has no effect: nothing of this query bears a client id"
+    advice = (
+        f"set groupMembership=shared, lockQueues=true or messageModel=BROADCASTING on a read, or drop {option.name}"
+    )
 
     def is_broken(given: GivenOptions) -> bool:
         has_client_id = broadcasts(given) or locks(given) or shares(given)
-        return given.use in ("S", "B") and given.gave(option) and not has_client_id
+        return given.use in ("S", "B", "W") and given.gave(option) and not has_client_id
 
     return Rule(option, is_broken, what, advice)
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pyspark_rocketmq.client.settings import ConsumerSettings, ProducerSettings
+from pyspark_rocketmq.client.settings import (
+    ConsumeFrom,
+    ConsumerSettings,
+    MessageModel,
+    ProducerSettings,
+    PullConsumerSettings,
+)
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.pull.process_queue import FlowLimits
 from pyspark_rocketmq.pull.settings import Subscription
+from pyspark_rocketmq.wire.compression import Compression
 
 ANY = {"orders": Subscription()}
 
@@ -26,6 +34,63 @@ def test_defaults_are_those_of_the_java_consumer() -> None:
     assert settings.limits == FlowLimits(1000, 100, 2000)
     assert (settings.consume_timeout_s, settings.suspend_s, settings.await_termination_s) == (900, 1, 0)
     assert (settings.most_retries(16), _consumer(max_reconsume_times=3).most_retries(16)) == (16, 3)
+    assert (settings.pull_interval_s, settings.auto_commit, settings.post_subscription_when_pull) == (0, True, False)
+    assert (settings.consume_from, settings.message_model) == (ConsumeFrom.LAST_OFFSET, MessageModel.CLUSTERING)
+
+
+def test_defaults_are_those_of_the_other_java_clients() -> None:
+    """The defaults of a pull consumer and of a producer are those of Java."""
+    lite, producer = PullConsumerSettings(group="g"), ProducerSettings(group="g")
+
+    assert (lite.post_subscription_when_pull, lite.auto_commit, lite.wanted) == (True, True, {})
+    assert (producer.send_timeout_s, producer.retries, producer.heartbeat_s) == (3, 2, 30)
+    assert (producer.compress_over_bytes, producer.max_message_bytes) == (4096, 4 * 2**20)
+    assert producer.compression is Compression.ZLIB
+
+
+def _limits(name: str) -> Callable[[int], ConsumerSettings]:
+    return lambda value: _consumer(limits=FlowLimits()._replace(**{name: value}))
+
+
+def _of_consumer(name: str) -> Callable[[float], ConsumerSettings]:
+    return lambda value: _consumer(**{name: value})
+
+
+def _of_producer(name: str) -> Callable[[float], ProducerSettings]:
+    return lambda value: ProducerSettings(**{"group": "g", name: value})  # type: ignore[arg-type]  # as users may
+
+
+@pytest.mark.parametrize(
+    ("make", "least", "most", "step"),
+    [
+        (_limits("message_count"), 1, 65535, 1),
+        (_limits("body_mib"), 1, 1024, 1),
+        (_limits("span"), 1, 65535, 1),
+        (_of_consumer("topic_message_count"), 1, 6553500, 1),
+        (_of_consumer("topic_body_mib"), 1, 102400, 1),
+        (_of_consumer("pull_batch_size"), 1, 1024, 1),
+        (_of_consumer("pull_interval_s"), 0, 65.535, 0.001),
+        (_of_consumer("consume_timestamp_ms"), 0, 2**63 - 1, 1),
+        (_of_consumer("thread_count"), 1, 1000, 1),
+        (_of_consumer("batch_size"), 1, 1024, 1),
+        (_of_consumer("max_reconsume_times"), -1, 2**31 - 1, 1),
+        (_of_consumer("consume_timeout_s"), 0.001, 86400 * 365, 0.0005),
+        (_of_consumer("suspend_s"), 0, 86400, 0.5),
+        (_of_consumer("await_termination_s"), 0, 86400 * 365, 0.5),
+        (_of_producer("send_timeout_s"), 0.001, 86400, 0.0005),
+        (_of_producer("retries"), 0, 1000, 1),
+        (_of_producer("max_message_bytes"), 1, 2**31 - 1, 1),
+        (_of_producer("compress_over_bytes"), 0, 2**31 - 1, 1),
+        (_of_producer("heartbeat_s"), 0.001, 86400, 0.0005),
+    ],
+)
+def test_the_ends_of_each_range(make: Callable[[float], object], least: float, most: float, step: float) -> None:
+    """Both ends of a range are accepted, and what lies just beyond is refused; only seconds may have fractions."""
+    for value in (least, most, *([least + step / 2] if step < 1 else [])):
+        make(value)
+    for value in (least - step, most + step, *([least + 1.5] if step == 1 else [])):
+        with pytest.raises(OptionError):
+            make(value)
 
 
 @pytest.mark.parametrize(

@@ -259,8 +259,18 @@ def test_a_prepared_link_is_not_followed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["offsets.json", "offsets.json.bak"])
-@pytest.mark.parametrize("kind", ["pipe", "device", "directory", "large file"])
-def test_only_a_regular_file_is_read(path: Path, name: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("pipe", "it is not a regular file"),
+        ("device", "it is not a regular file"),
+        ("directory", "Is a directory"),
+        ("large file", "it has more than"),
+    ],
+)
+def test_only_a_regular_file_is_read(
+    path: Path, name: str, kind: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """A named pipe or a device is not waited for or read without end; it counts as damaged, like a file too large."""
     path.parent.mkdir(parents=True)
     place = path.with_name(name)
@@ -277,7 +287,7 @@ def test_only_a_regular_file_is_read(path: Path, name: str, kind: str, caplog: p
     store.load()
 
     assert store.read(queue(0)) is None and store.is_damaged
-    assert f"{place} cannot be read" in caplog.text
+    assert f"{place} cannot be read" in caplog.text and reason in caplog.text
 
 
 def test_a_link_to_positions_is_read(path: Path) -> None:

@@ -146,6 +146,13 @@ def test_plain_records_need_no_help(records: list[Record]) -> None:
     assert whole(ColumnDecoder(EVERY_COLUMN), [block(records)]).irregular_count == 0
 
 
+def test_the_smallest_records_need_no_help() -> None:
+    """The bulk decoder decodes records without body, properties and topic, and those with the longest plain topic."""
+    for topic in ("", "t" * 127):
+        smallest = block([replace(PLAIN, body=b"", properties_text=b"")], queue=MessageQueue(topic, "broker-a", 3))
+        assert whole(ColumnDecoder(EVERY_COLUMN), [smallest]).irregular_count == 0
+
+
 def test_odd_records_are_counted() -> None:
     """The decoder reports how many irregular records it decoded one by one."""
     decoded = whole(ColumnDecoder(["body"]), [block([PLAIN, packed(PLAIN, Compression.ZLIB), PLAIN])])
@@ -221,9 +228,13 @@ def test_dropmalformed_drops_and_counts() -> None:
 
 
 def test_content_that_no_column_shows_is_not_read() -> None:
-    """If only the column queueOffset is requested, an unreadable body or property text causes no error."""
+    """If only the column queueOffset is requested, an unreadable body or property text causes no error.
+
+    Nor is the message with the unreadable property text decoded one by one, as the one with the compressed body is.
+    """
     decoded = whole(ColumnDecoder(["queueOffset"]), [block([BROKEN_BODY, BROKEN_TEXT])])
     assert decoded.batch.to_pydict() == {"queueOffset": [0, 1]}
+    assert decoded.irregular_count == 1
 
 
 NO_BATCH = inner_batch(PLAIN, [b"a", b"b"])

@@ -16,9 +16,11 @@ ROOMS = {
 
 @pytest.mark.parametrize("name", count_journeys.LIMITS)
 def test_a_journey_passes_its_rooms(name: str) -> None:
-    """A journey's trace has modules of all its packages, and none of the packages that the count leaves out."""
-    rooms = {module.partition("/")[0] for module in count_journeys.count_modules(name)}
+    """A journey is not longer than its limit, and passes all its rooms and none that the count leaves out."""
+    modules = count_journeys.count_modules(name)
+    rooms = {module.partition("/")[0] for module in modules}
 
+    assert len(modules) <= count_journeys.LIMITS[name], sorted(modules)
     assert rooms >= ROOMS[name]
     assert rooms.isdisjoint(left_out.rstrip("/") for left_out in count_journeys.LEFT_OUT.get(name, ()))
 

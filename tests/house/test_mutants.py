@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import json
+import signal
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tools import mutate as mutate_tool
+from tools.mutant_runs import FAILED_AGAIN, Recording
 from tools.mutants import find_mutants
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +38,21 @@ from pyspark_rocketmq.planning.clip import clip
 def test_clip() -> None:
     assert [clip(value) for value in (9, 10, 11, 12)] == [9, 10, 10, 10]
 '''
+DEPENDENT_TESTS = '''"""Test in an order that mutants do not keep: only the second test runs the code."""
+
+from pyspark_rocketmq.planning.clip import clip
+
+SEEN = []
+
+
+def test_first() -> None:
+    SEEN.append(1)
+
+
+def test_second() -> None:
+    assert SEEN and clip(9) == 9
+'''
+LATE = -signal.SIGPROF
 EQUIVALENT = ("if value > LIMIT:", "if value >= LIMIT:")
 
 
@@ -126,6 +145,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "pyspark_rocketmq/planning/__init__.py": "",
         "pyspark_rocketmq/planning/clip.py": CODE,
         "tests/planning/test_clip.py": TESTS,
+        "tests/planning/test_dependent.py": DEPENDENT_TESTS,
     }
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -155,13 +175,99 @@ def test_survivors_need_a_reason(tree: Path) -> None:
     assert (first.returncode, second.returncode) == (1, 0)
     assert "8 of 8 mutants, 0 to run" in second.stdout
     assert (tree / "pyspark_rocketmq/planning/clip.py").read_text() == CODE
+    assert "test_dependent.py::test_second fails alone or in another order without any change" in first.stdout
+
+
+class ScriptedCopy:
+    """Stands for a copy of the tree in which each process ends as planned; the test `b` fails, if one does."""
+
+    def __init__(self, folder: Path, fails_again: bool, statuses: list[int]) -> None:
+        self.folder = folder
+        self.fails_again = fails_again
+        self.statuses = statuses
+        self.is_changed = False
+        self.ran: list[tuple[bool, str]] = []
+
+    def change(self, mutant: object) -> None:
+        self.is_changed = True
+
+    def restore(self, mutant: object) -> None:
+        self.is_changed = False
+
+    def start(self, arguments: list[str], chosen: Any, timeout: float) -> None:
+        self.ran.append((self.is_changed, "".join(chosen.seconds)))
+
+    def poll(self) -> int:
+        return self.statuses.pop(0)
+
+    def read(self, name: str) -> str:
+        return "b" if self.fails_again or name != FAILED_AGAIN else ""
+
+    def output(self) -> str:
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("fails_again", "statuses", "verdict", "by", "repeats"),
+    [
+        (True, [0], "survived", "", []),
+        (True, [1, 0, 0], "killed", "b", [(False, "b"), (False, "ab")]),
+        (True, [1, 1, 0], "survived", "", [(False, "b"), (True, "c")]),
+        (True, [1, 0, 1, 0], "survived", "", [(False, "b"), (False, "ab"), (True, "c")]),
+        (False, [1, 1, 0, 0], "killed", "b", [(True, "b"), (False, "b"), (False, "ab")]),
+        (False, [1, 0, 0], "survived", "", [(True, "b"), (True, "c")]),
+        (False, [LATE, LATE, 0, 0], "timeout", "b", [(True, "b"), (False, "b"), (False, "ab")]),
+        (False, [LATE, 0, 0], "survived", "", [(True, "b"), (True, "c")]),
+    ],
+)
+def test_only_what_repeats_counts(
+    tmp_path: Path, fails_again: bool, statuses: list[int], verdict: str, by: str, repeats: list[tuple[bool, str]]
+) -> None:
+    """A failure or time-out must repeat, and vanish without the change; else the tests after it go on."""
+    copy: Any = ScriptedCopy(tmp_path, fails_again, list(statuses))
+    run = mutate_tool.Run(copy, find_mutants("a.py", "x = 0")[0], dict.fromkeys("abc", 0.1), {})
+
+    row = run.poll()
+
+    assert row and (row["verdict"], row["by"]) == (verdict, by)
+    assert copy.ran == [(True, "abc"), *repeats]
+    assert not copy.statuses
+
+
+def test_tests_that_speak_of_the_change_run_first() -> None:
+    """First come likely tests, then those whose names share rare words with the change, then files with fast tests."""
+    file = "pyspark_rocketmq/planning/clip.py"
+    mutant = next(each for each in find_mutants(file, CODE) if each.key.function == "clip")
+    seconds = {"tests/a.py::test_fast": 0.1, "tests/b.py::test_limit": 2.0, "tests/c.py::test_slow": 3.0}
+    recording = Recording(seconds=seconds, runners={file: {mutant.line: set(seconds)}})
+
+    fast, of_limit, slow = seconds
+    assert recording.tests_of(mutant) == [of_limit, fast, slow]
+    assert recording.tests_of(mutant, [slow]) == [slow, of_limit, fast]
+    assert replace(recording, most_test_s=2.1).tests_of(mutant, [slow]) == [slow]
+    assert replace(recording, most_test_s=2.1).tests_of(mutant) == [of_limit, fast]
+
+
+def test_what_runs_at_import_is_judged_by_importers() -> None:
+    """A constant is judged by tests that run its module, and by those that only import it."""
+    file = "pyspark_rocketmq/planning/clip.py"
+    mutant = next(each for each in find_mutants(file, CODE) if each.key.before == "LIMIT = 10")
+    recording = Recording()
+    recording.add("tests/a.py", {"seconds": {"tests/a.py::test_runs": 0.1}, "lines": {file: {"8": ["tests/a.py"]}}}, "")
+    recording.add("tests/b.py", {"seconds": {"tests/b.py::test_imports": 0.2}, "lines": {}}, TESTS)
+    recording.add("tests/c.py", {"seconds": {"tests/c.py::test_other": 0.3}, "lines": {}}, "")
+
+    assert recording.tests_of(mutant) == ["tests/a.py::test_runs", "tests/b.py::test_imports"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "tests" / "mutants").glob("*.toml")), ids=lambda path: path.stem)
 def test_listed_survivors_have_reasons(path: Path) -> None:
-    """Each list belongs to a room whose mutants are run, and each of its entries is complete."""
-    entries = tomllib.loads(path.read_text())["survivor"]
+    """Each list belongs to a room whose mutants are run, has enough of them killed, and has all others, complete."""
+    listed = tomllib.loads(path.read_text())
+    entries, run = listed["survivor"], listed["run"]
 
     assert path.stem in mutate_tool.TESTS
+    assert run["killed"] / run["mutants"] >= mutate_tool.FLOOR
+    assert len(entries) >= run["mutants"] - run["killed"]
     assert [entry for entry in entries if not entry.keys() >= {"file", "function", "before", "after"}] == []
     assert [entry for entry in entries if len(entry["reason"].split()) < 4] == []

@@ -103,6 +103,7 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "lockQueues": ("true", ORDERLY),
     "lockInterval": ("10s", LOCKING),
     "lockMaxLiveTime": ("60s", LOCKING),
+    "deadLetterTopic": ("dead-orders", {}),
     "consumerRooms": ('{"10.0.1.*": "east"}', {"allocateMessageQueueStrategy": "MACHINE_ROOM_NEARBY", **SHARED}),
     "strictOptions": ("warn", {}),
 }
@@ -113,7 +114,7 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
 
 ONE_OF_THREE = {"subscribe", "subscribePattern", "assign"}
 BATCH_ONLY = {"endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"}
-HELPERS_ONLY = {"maxReconsumeTimes", "delayLevelWhenNextConsume"}
+HELPERS_ONLY = {"maxReconsumeTimes", "delayLevelWhenNextConsume", "deadLetterTopic"}
 
 
 def read(raw: Mapping[str, str], *, stream: bool | None = True) -> ReaderOptions:

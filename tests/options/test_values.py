@@ -69,6 +69,7 @@ WRONG = [
     ("consumerGroup", "a.b", "1..120"),
     ("consumerGroup", "a" * 121, "1..120"),
     ("consumerGroup", "DEFAULT_CONSUMER", "its own"),
+    ("deadLetterTopic", "%DLQ%g", "up to 127"),
     ("commitOffsets", "true", "none, batch"),
     ("readRetryTopic", "maybe", "true, false"),
     ("maxReconsumeTimes", "-2", "-1 or integer 0..2147483647"),

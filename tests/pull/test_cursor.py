@@ -43,7 +43,9 @@ def requests(reader: Cursor, count: int) -> list[PullRequest]:
 
 def test_a_window_asks_ahead_and_stops_at_the_end() -> None:
     """Adjoining ranges are requested before any response, and the last request ends at the end of the range."""
-    assert requests(cursor(5, 80), 9) == [PullRequest(5, 37), PullRequest(37, 69), PullRequest(69, 80)]
+    reader = cursor(5, 80)
+    assert requests(reader, 2) == [PullRequest(5, 37), PullRequest(37, 69)] and reader.has_more_to_pull
+    assert requests(reader, 7) == [PullRequest(69, 80)] and not reader.has_more_to_pull
 
 
 def test_answers_are_handed_out_in_offset_order() -> None:
@@ -74,6 +76,32 @@ def test_the_stride_grows_back_after_full_answers() -> None:
     assert reader.stride == 32
 
 
+def test_the_stride_doubles_after_sixteen_full_answers() -> None:
+    """After 16 responses that cover the whole stride it doubles, and so on, up to the batch size."""
+    reader, strides = cursor(0, 100_000, batch_size=100), []
+    answer(reader, requests(reader, 1)[0], next_offset=12)
+    for _ in range(68):
+        (request,) = requests(reader, 1)
+        strides.append(request.end - request.start)
+        answer(reader, request)
+
+    rest_of_the_first = [*[12] * 7, 4]
+    assert strides == [*rest_of_the_first, *[12] * 9, *[24] * 16, *[48] * 16, *[96] * 16, *[100] * 3]
+
+
+def test_the_lowest_missing_offset() -> None:
+    """An offset is missing while it is in flight, to be requested again or new; `least` leaves lower ones out."""
+    reader = cursor(0, 200)
+    assert reader.lowest_missing() == 0
+    first, second, third = requests(reader, 3)
+    assert (reader.lowest_missing(), reader.lowest_missing(40)) == (0, 40)
+    answer(reader, third)
+    answer(reader, first)
+    assert (reader.lowest_missing(), reader.lowest_missing(64)) == (32, 96)
+    reader.retry(second.start)
+    assert (reader.lowest_missing(), reader.lowest_missing(64)) == (32, 96)
+
+
 def test_a_broker_that_gives_little_is_seldom_asked_for_more() -> None:
     """If a broker returns 8 messages at most, fewer than 80 of a thousand requests ask for more."""
     reader, short = cursor(0, 8000), 0
@@ -95,6 +123,15 @@ def test_an_answer_that_skipped_far_moves_the_frontier() -> None:
     assert requests(reader, 1) == [PullRequest(800, 1600)]
 
 
+def test_an_answer_that_skipped_beyond_the_end_ends_the_range() -> None:
+    """If a response covers more than the rest of the range, only the range is wanted, and nothing is left."""
+    reader = cursor(0, 100)
+    (only,) = requests(reader, 1)
+    wanted = reader.accept(only.start, 800, memoryview(b"x"), 1)
+    assert wanted == QueueRange(QUEUE, 0, 100)
+    assert reader.is_finished and not reader.has_more_to_pull
+
+
 def test_a_failed_pull_is_asked_again() -> None:
     """If a pull fails, its offsets are requested again before any others."""
     reader = cursor(0, 64)
@@ -102,7 +139,7 @@ def test_a_failed_pull_is_asked_again() -> None:
     answer(reader, second)
     reader.retry(first.start)
     assert reader.lacks_its_lowest
-    assert requests(reader, 1) == [first]
+    assert requests(reader, 2) == [first]
 
 
 @given(st.integers(1, 100), st.integers(1, 3000), st.integers())
@@ -130,6 +167,15 @@ def test_messages_that_are_gone_are_passed_over() -> None:
         reader.retry(request.start)
     reader.skip_to(50)
     assert requests(reader, 2) == [PullRequest(50, 64), PullRequest(64, 96)]
+
+
+def test_a_skip_to_where_a_pull_begins() -> None:
+    """If the new minimum offset is the end of one pull and the start of the next, that next one is requested."""
+    reader = cursor(0, 64)
+    for request in requests(reader, 2):
+        reader.retry(request.start)
+    reader.skip_to(32)
+    assert requests(reader, 2) == [PullRequest(32, 64)]
 
 
 def test_what_came_before_the_rest_was_gone_is_handed_out_first() -> None:
@@ -194,6 +240,16 @@ def test_a_block_tells_where_its_pull_began_and_what_it_covered() -> None:
     for request in requests(reader, 3):
         reader.accept(request.start, request.end, memoryview(b""), 0, is_counted=request.start != 32)
     assert [(block.wanted.start, block.first, block.covered) for block in reader.take()] == [(0, 0, 32), (64, 64, 32)]
+
+
+def test_empty_blocks_are_left_out_in_any_order() -> None:
+    """Of responses that are not counted, only those with messages make blocks, even if they had to wait."""
+    reader = cursor(0, 96)
+    first, second, third = requests(reader, 3)
+    reader.accept(third.start, third.end, memoryview(b"x"), 1)
+    reader.accept(second.start, second.end, memoryview(b""), 0)
+    reader.accept(first.start, first.end, memoryview(b"x"), 1)
+    assert [(block.wanted.start, block.covered) for block in reader.take()] == [(0, 0), (64, 0)]
 
 
 def test_only_the_first_block_of_a_range_has_an_open_front() -> None:

@@ -185,6 +185,25 @@ def test_broker_lag_is_kept_while_it_is_known() -> None:
     assert queue.backlog_count == 96
 
 
+def test_the_last_entry_of_a_put_decides_about_the_backlog() -> None:
+    """If several entries are put, the backlog begins after the last of them, and nothing changes without entries."""
+    queue: ProcessQueue[Entry[str]] = ProcessQueue()
+
+    queue.put([message_entry(4, 1, ""), message_entry(9, 1, "")], 100)
+    queue.put([message_entry(10, 1, ""), message_entry(20, 1, "")], 15)
+    queue.put([], 1000)
+
+    assert queue.backlog_count == 91
+
+
+def test_a_new_queue_is_empty_and_neither_locked_nor_dropped() -> None:
+    """A new queue holds nothing, and nobody consumes it."""
+    queue: ProcessQueue[Entry[str]] = ProcessQueue()
+
+    assert repr(queue) == "<ProcessQueue 0 messages, 0 bytes, span 0, 0 taken>"
+    assert (queue.newest_offset, queue.backlog_count, queue.orderly) == (0, 0, False)
+
+
 def test_locks_and_pulls_expire() -> None:
     """A lock expires after more than 30 s and a pull after more than 120 s, unless an argument gives another time."""
     clock = Clock()

@@ -99,6 +99,20 @@ def test_a_process_that_is_killed_claims_nothing(stub: StubBroker) -> None:
             assert run.plan()
 
 
+def test_a_query_that_has_ended_claims_nothing(stub: StubBroker, private: Path) -> None:
+    """When a query ends, its claims are given up, although its process lives on."""
+    locks = "import fcntl, os, sys; fcntl.lockf(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+
+    def another_process_gets_all() -> bool:
+        (file,) = private.iterdir()
+        return subprocess.run([sys.executable, "-c", locks, str(file)], stderr=subprocess.DEVNULL).returncode == 0
+
+    with Run(options_for(stub, consumerGroup=GROUP)) as run:
+        run.plan()
+        assert not another_process_gets_all()
+    assert another_process_gets_all()
+
+
 @pytest.mark.parametrize("trap", ["link", "open to others"])
 def test_no_directory_of_others_is_used(
     stub: StubBroker, private: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, trap: str

@@ -171,6 +171,15 @@ def test_a_published_position_never_goes_back(stub: StubBroker, caplog: pytest.L
     assert caplog.text.count("ahead of this query's") == 1
 
 
+def test_an_equal_position_is_no_news(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """If another client has committed just the query's position, there is nothing to warn of."""
+    store_offsets(stub, BOTH)
+    with Run(options_for(stub, consumerGroup=GROUP)) as run:
+        run.trigger()
+        run.trigger()
+    assert stub.offsets(GROUP) == BOTH and "ahead of this query's" not in caplog.text
+
+
 def test_afterwards_only_what_changed_is_published(stub: StubBroker) -> None:
     """After the first commit of a run, a commit sends only the queues whose positions have changed."""
     with Run(options_for(stub, consumerGroup=GROUP)) as run:
@@ -348,6 +357,18 @@ def test_stopping_publishes_what_is_acknowledged(stub: StubBroker) -> None:
     assert stub.offsets(GROUP) == {queue_of(0): 2, queue_of(1): 2}
 
 
+@pytest.mark.parametrize(("flush_s", "delay_ms", "is_told"), [(10.0, 0, False), (0.25, 1000, True)])
+def test_a_last_commit_that_comes_too_late_is_told(
+    stub: StubBroker, caplog: pytest.LogCaptureFixture, flush_s: float, delay_ms: int, is_told: bool
+) -> None:
+    """If the last commit of a query does not end in time, a warning says that the next start commits."""
+    with Run(options_for(stub, consumerGroup=GROUP), rhythm=replace(QUICK, flush_s=flush_s)) as run:
+        run.trigger()
+        stub.faults.delay(delay_ms, on=RequestCode.UPDATE_CONSUMER_OFFSET, times=1)
+        run.trigger()
+    assert ("positions were not committed within 0.25 s; the query's next" in caplog.text) == is_told
+
+
 def test_stopping_does_not_wait_for_ever() -> None:
     """If a commit hangs, `flush` returns False after its timeout."""
     end = threading.Event()
@@ -359,9 +380,10 @@ def test_stopping_does_not_wait_for_ever() -> None:
     committer = Committer(hang)
     committer.acknowledge({queue_of(0): 1})
     begun = time.monotonic()
-    assert not committer.flush(0.05)
-    assert time.monotonic() - begun < 2
+    assert committer.flush(0.05) is False
     end.set()
+    assert committer.flush(5.0) is True
+    assert time.monotonic() - begun < 2
 
 
 def test_sigterm_ends_the_planning_process_in_order(stub: StubBroker) -> None:

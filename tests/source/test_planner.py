@@ -354,6 +354,23 @@ def test_without_failing_the_query_goes_on_at_the_minimum(stub: StubBroker, capl
     assert [record.message for record in caplog.records if "(2 offsets)" in record.message]
 
 
+def test_a_second_loss_in_a_queue_is_told_too(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """With `failOnDataLoss=false` each loss is warned of, even if the last planning found one in the same queue."""
+    with fresh_run(options_for(stub, failOnDataLoss="false")) as run:
+        stub.put(TOPIC, b"a", queue_id=0)
+        run.drain()
+        lose_below(stub)
+        run.plan()
+        run.trigger()
+        stub.expire(TOPIC, 0, 4)
+        for body in "efg":
+            stub.put(TOPIC, body.encode(), queue_id=0)
+        stub.expire(TOPIC, 0, 6)
+        assert bodies(run.trigger()) == ["g"]
+    told = [record.message for record in caplog.records if "(2 offsets)" in record.message]
+    assert len(told) == 2
+
+
 def test_a_position_above_the_maximum_is_loss(stub: StubBroker) -> None:
     """If a queue is made anew and ends before the query's position, the query fails."""
     with fresh_run(options_for(stub)) as run:

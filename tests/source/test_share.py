@@ -342,6 +342,16 @@ def test_queues_without_a_position_may_be_an_error(stub: StubBroker) -> None:
         run.plan()
 
 
+def test_a_query_that_may_not_read_its_topic_joins_no_group(stub: StubBroker) -> None:
+    """If no queue of a topic may be read, a new query fails before it becomes a member."""
+    stub.state.brokers[0].topics.find_or_create("closed", 1, perm=2)
+    rhythm = replace(QUICK, join_timeout_s=2.0)
+    with quick_run(shared(stub, subscribe=f"{TOPIC},closed"), rhythm=rhythm) as run:
+        with pytest.raises(OptionError, match="no queue of the topic may be read"):
+            run.plan()
+        assert GROUP not in stub.groups()
+
+
 def test_a_replayed_batch_reads_its_ranges_whoever_owns_them_now(stub: StubBroker) -> None:
     """A replayed batch reads all ranges of Spark's offset log, though other members now own some of the queues."""
     options, checkpoint = shared(stub), Checkpoint()

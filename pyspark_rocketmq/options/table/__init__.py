@@ -5,7 +5,18 @@
 
 from __future__ import annotations
 
-from . import addressing, batching, grouping, planned, pulling, row_format, security, selection, start_and_stop
+from . import (
+    addressing,
+    batching,
+    grouping,
+    planned,
+    pulling,
+    row_format,
+    security,
+    selection,
+    start_and_stop,
+    writing,
+)
 
 __all__ = ["OPTIONS", "SECTIONS"]
 
@@ -17,6 +28,7 @@ SECTIONS = (
     grouping.SECTION,
     pulling.SECTION,
     row_format.SECTION,
+    writing.SECTION,
     security.SECTION,
     planned.SECTION,
 )

@@ -1,0 +1,140 @@
+"""Send the requests of one task, and count what becomes of their rows.
+
+A row has landed when a broker has acknowledged it with an accepted status. Only then it counts as written. A row that a
+broker refuses for good is set aside, if the options have a way for such rows; any other failure ends the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from ..broker_errors import MessageIllegal, TopicNotExist
+from ..errors import RocketMQError, Where
+from ..model import SendRequest
+from ..send import Outcome, SendPipeline, SendStatistics
+from ..wire.batch import decode_batch
+
+__all__ = ["Outgoing", "Unsendable", "split_batch"]
+
+_SUBMITTED_AT_ONCE = 64
+"""The number of requests after which outcomes are taken, which costs more than to submit one."""
+SetAside = Callable[[SendRequest, RocketMQError], None]
+"""Takes the request of one row that a broker refused for good, and the broker's error."""
+
+
+class Unsendable(Exception):
+    """Rows because of which the task fails."""
+
+    def __init__(self, what: str, *, advice: str, where: Where, is_bad_row: bool) -> None:
+        super().__init__(what)
+        self.what, self.advice, self.where = what, advice, where
+        self.is_bad_row = is_bad_row
+        """Whether a row is at fault, and not the cluster."""
+
+
+class Outgoing:
+    """The requests of one task that are in flight, and the numbers of rows that have ended.
+
+    If rows name their topics, a topic that does not exist is the fault of its rows.
+    """
+
+    def __init__(
+        self,
+        pipeline: SendPipeline,
+        set_aside: SetAside | None,
+        *,
+        names_topics: bool = False,
+        keeps_order: bool = False,
+        unit: str = "row",
+    ) -> None:
+        self._pipeline = pipeline
+        self._set_aside = set_aside
+        self._refusals = (MessageIllegal, TopicNotExist) if names_topics else (MessageIllegal,)
+        self._keeps_order = keeps_order
+        self._unit = unit
+        self.landed = 0
+        self.unknown = 0
+        """Rows that may be stored without an accepted acknowledgement."""
+
+    def send(self, requests: Iterable[SendRequest]) -> None:
+        """Send requests; wait only while too many are in flight. Raise `Unsendable` if an earlier one has failed."""
+        for number, request in enumerate(requests, 1):
+            self._pipeline.submit(request)
+            if number % _SUBMITTED_AT_ONCE == 0:
+                self._judge(self._pipeline.take_outcomes())
+        self._judge(self._pipeline.take_outcomes())
+
+    def finish(self) -> None:
+        """Wait until all requests have ended, also those that this wait adds; raise `Unsendable` if one has failed."""
+        while outcomes := self._flush():
+            self._judge(outcomes)
+
+    def stop(self) -> None:
+        """Wait until the requests in flight have ended, count their rows, and send nothing more."""
+        for outcome in self._flush():
+            self._count(outcome)
+
+    @property
+    def statistics(self) -> SendStatistics:
+        """The pipeline's figures so far."""
+        return self._pipeline.statistics
+
+    def close(self) -> None:
+        """Leave the requests that are still in flight to themselves."""
+        self._pipeline.close()
+
+    def _flush(self) -> list[Outcome]:
+        self._pipeline.flush()
+        return self._pipeline.take_outcomes()
+
+    def _judge(self, outcomes: Iterable[Outcome]) -> None:
+        """Count rows that landed, set refused ones aside, and raise `Unsendable` for the first other failure."""
+        failure: Outcome | None = None
+        for outcome in outcomes:
+            self._count(outcome)
+            if isinstance(outcome.error, self._refusals) and self._can_set_aside(outcome.request):
+                self._treat_refusal(outcome.request, outcome.error)
+            elif outcome.error is not None:
+                failure = failure or outcome
+        if failure is not None and failure.error is not None:
+            raise self._unsendable(failure.request, failure.error) from failure.error
+
+    def _count(self, outcome: Outcome) -> None:
+        count = len(outcome.request.rows)
+        if outcome.error is None:
+            self.landed += count
+        elif outcome.is_unknown or outcome.receipt is not None:
+            self.unknown += count
+
+    def _can_set_aside(self, request: SendRequest) -> bool:
+        """Return whether a refused request can be treated row by row without changing the order of a key's rows."""
+        return self._set_aside is not None and not (request.is_batch and self._keeps_order)
+
+    def _treat_refusal(self, request: SendRequest, error: RocketMQError) -> None:
+        if request.is_batch:
+            self.send(split_batch(request))
+        elif self._set_aside is not None:
+            self._set_aside(request, error)
+
+    def _unsendable(self, request: SendRequest, error: RocketMQError) -> Unsendable:
+        is_refused = isinstance(error, self._refusals)
+        advice = error.advice
+        if is_refused and request.is_batch:
+            advice = "set sendBatchSize=1 to find the row; " + advice
+        what = f"{_describe(request.rows, self._unit)} could not be sent: {error.code}, {error.what}"
+        where: Where = {"topic": request.topic, **error.where}
+        return Unsendable(what, advice=advice, where=where, is_bad_row=is_refused)
+
+
+def split_batch(request: SendRequest) -> Iterator[SendRequest]:
+    """Yield a request for each message of a batch message."""
+    for number, entry in zip(request.rows, decode_batch(request.body), strict=True):
+        properties = entry.properties_text.decode()
+        yield request._replace(body=entry.body, properties=properties, rows=(number,), is_batch=False, flag=entry.flag)
+
+
+def _describe(rows: Collection[int], unit: str) -> str:
+    numbers = [int(number) for number in rows]
+    if len(numbers) == 1:
+        return f"{unit} {numbers[0]}"
+    return f"{len(numbers)} {unit}s from {unit} {numbers[0]} to {numbers[-1]}"

@@ -1,0 +1,41 @@
+"""Hold what the tasks of a batch have in common: options, and the queues that were listed on the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..cluster.cluster import open_cluster
+from ..model import MessageQueue
+from ..options.writer_options import GivenBatch, WriterOptions
+from .queues import freeze_queues
+
+__all__ = ["WritePlan", "freeze"]
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """The settings of a batch's tasks. The driver makes it, and it is pickled for them."""
+
+    options: WriterOptions
+    batch: GivenBatch | None = None
+    """The batch that is written; None in a stream, where each task gets it from Spark."""
+    queues: tuple[MessageQueue, ...] = ()
+    """The writable queues of the topic of all rows; empty if a column names the topics."""
+    dead_letter_queues: tuple[MessageQueue, ...] = ()
+    """The writable queues of the topic for rows that cannot be sent, if there is one."""
+
+
+def freeze(plan: WritePlan) -> WritePlan:
+    """Return the plan with the queues that its topics have now, or will have if their first messages create them.
+
+    Raise if a topic does not exist and is not created, or has no writable queue.
+    """
+    options = plan.options
+    cluster = open_cluster(options.planning_cluster)
+
+    def queues_of(topic: str | None) -> tuple[MessageQueue, ...]:
+        return tuple(freeze_queues(cluster, topic)) if topic else ()
+
+    return replace(
+        plan, queues=queues_of(options.encode.topic), dead_letter_queues=queues_of(options.dead_letter_topic)
+    )

@@ -1,0 +1,188 @@
+"""Write the rows of one task: encode record batches, keep sends in flight, and wait for every acknowledgement.
+
+A report is returned only after each row has landed, is a dead letter that has landed, or was dropped because the user
+wants that. A task that is repeated sends its rows again; those at the same places have the same message ids.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..cluster.cluster import worker_cluster
+from ..encode.faults import Fault
+from ..encode.ids import BatchIdentity
+from ..encode.requests import Encoder
+from ..errors import BadRow, WriteError
+from ..model import MessageQueue
+from ..options.writer_options import BadRows, GivenBatch
+from ..send import SendPipeline
+from .bad_rows import BadRowWay, DeadLetters, Dropper
+from .outgoing import Outgoing, Unsendable
+from .plan import WritePlan
+from .queues import FrozenQueues
+from .report import WriteReport
+
+if TYPE_CHECKING:
+    from ..decode.decoder import RecordBatch
+
+__all__ = ["write_task"]
+
+_PIECE_BYTES = 4 * 2**20
+"""The size of record batches that are encoded at once, which bounds the memory for requests."""
+
+
+def write_task(batches: Iterable[RecordBatch], plan: WritePlan, batch: GivenBatch, partition: int) -> WriteReport:
+    """Write the rows of one task, and return its report; raise `WriteError` if a row does not land."""
+    task = _Task(plan, batch, partition)
+    try:
+        return task.write(batches)
+    finally:
+        task.close()
+
+
+class _Task:
+    """One attempt of a task."""
+
+    def __init__(self, plan: WritePlan, batch: GivenBatch, partition: int) -> None:
+        options = plan.options
+        self._plan = plan
+        self._partition = partition
+        self._identity = BatchIdentity(batch.query_id, options.sink_name, batch.batch_id)
+        self._taken = 0
+        """The number of rows that the encoder has got."""
+        self._way = self._make_way()
+        queues = self._freeze(plan.queues, may_create=not options.send.keeps_order)
+        self._encoder = Encoder(options.encode, self._identity, partition, queues)
+        self._outgoing = Outgoing(
+            SendPipeline(worker_cluster(options.cluster), options.send, queues),
+            self._way.take_refused if self._way else None,
+            names_topics=options.encode.topic is None,
+            keeps_order=options.send.keeps_order,
+        )
+        self._report = WriteReport(batch, partition)
+        self._encoding_s = 0.0
+        self._reading_s = 0.0
+
+    def write(self, batches: Iterable[RecordBatch]) -> WriteReport:
+        """Write all rows; see `write_task`."""
+        try:
+            for piece in self._pieces(batches):
+                self._send(piece)
+            self._outgoing.finish()
+            if self._way:
+                self._way.finish()
+        except Unsendable as failure:
+            self._outgoing.stop()
+            raise self._error(failure) from failure.__cause__
+        self._require_all()
+        return self._make_report()
+
+    def close(self) -> None:
+        """Close the pipelines; rows still in flight are left to themselves."""
+        self._outgoing.close()
+        if self._way:
+            self._way.close()
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def _pieces(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        """Yield the record batches in pieces of limited size; measure how long Spark takes to bring them."""
+        began = time.perf_counter()
+        for batch in batches:
+            self._reading_s += time.perf_counter() - began
+            rows = max(1, batch.num_rows * _PIECE_BYTES // max(batch.nbytes, 1))
+            for start in range(0, batch.num_rows, rows):
+                yield batch.slice(start, rows)
+            began = time.perf_counter()
+
+    def _send(self, piece: RecordBatch) -> None:
+        began, first = time.perf_counter(), self._taken
+        encoded = self._encoder.encode(piece)
+        self._encoding_s += time.perf_counter() - began
+        self._taken += piece.num_rows
+        if encoded.faults:
+            self._treat_faults(piece, first, encoded.faults)
+        self._outgoing.send(encoded.requests)
+
+    def _treat_faults(self, piece: RecordBatch, first: int, faults: dict[int, Fault]) -> None:
+        if self._way:
+            self._way.take_faults(piece, first, faults)
+            return
+        number = min(faults)
+        column, what = faults[number]
+        topic = self._plan.options.encode.topic or str(piece.column("topic")[number - first].as_py())
+        raise Unsendable(
+            f"row {number} cannot be sent, because of its column {column}: {what}",
+            advice="correct or leave out such rows, or set onBadRow to deadLetter or drop",
+            where={"topic": topic},
+            is_bad_row=True,
+        )
+
+    # --- ends --------------------------------------------------------------------------------------------------------
+
+    def _error(self, failure: Unsendable) -> WriteError:
+        error = BadRow if failure.is_bad_row else WriteError
+        landed, unknown = self._outgoing.landed, self._outgoing.unknown
+        return error(
+            f"partition {self._partition}: {failure.what}",
+            landed=landed,
+            failed=self._taken - landed - unknown - self._set_aside,
+            unknown=unknown,
+            advice=failure.advice,
+            **failure.where,
+        )
+
+    def _require_all(self) -> None:
+        """Raise if a row has neither landed nor been set aside: nothing is acknowledged to Spark before."""
+        missing = self._taken - self._outgoing.landed - self._set_aside
+        if missing:
+            landed = self._outgoing.landed
+            what = f"partition {self._partition}: {missing} rows are unaccounted for"
+            raise WriteError(what, landed=landed, failed=0, unknown=missing, advice="report this as a bug")
+
+    @property
+    def _set_aside(self) -> int:
+        return self._way.dropped + self._way.dead_letters if self._way else 0
+
+    def _make_report(self) -> WriteReport:
+        report, statistics = self._report, self._outgoing.statistics
+        report.rows = self._taken
+        report.requests, report.byte_count = statistics.requests, statistics.bytes
+        report.retries, report.pauses = statistics.retries, statistics.pauses
+        report.name_brokers(statistics.rows_by_broker)
+        report.seconds = {
+            "reading": self._reading_s,
+            "encoding": self._encoding_s,
+            "connecting": statistics.connecting_s,
+            "waiting": statistics.waiting_s,
+            "limited": statistics.limited_s,
+        }
+        if self._way:
+            report.dead_letters, report.dropped = self._way.dead_letters, self._way.dropped
+        return report
+
+    # --- parts -------------------------------------------------------------------------------------------------------
+
+    def _freeze(self, known: tuple[MessageQueue, ...], *, may_create: bool = True) -> FrozenQueues:
+        return FrozenQueues(worker_cluster(self._plan.options.planning_cluster), known, may_create=may_create)
+
+    def _make_way(self) -> BadRowWay | None:
+        """Return the way for rows that cannot be sent; None if they fail the task."""
+        options = self._plan.options
+        if options.on_bad_row is BadRows.DROP:
+            return Dropper(f"partition {self._partition}")
+        if options.dead_letter_topic is None:
+            return None
+        queues = self._freeze(self._plan.dead_letter_queues)
+        settings = replace(options.send, rows_per_second=None)
+        return DeadLetters(
+            options.encode,
+            self._identity,
+            self._partition,
+            lambda: Outgoing(SendPipeline(worker_cluster(options.cluster), settings, queues), None, unit="dead letter"),
+            queues,
+            options.dead_letter_topic,
+        )

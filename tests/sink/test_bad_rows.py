@@ -1,0 +1,180 @@
+"""Rows that cannot be sent fail the task, become dead letters, or are dropped, as `onBadRow` says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from broker_stub.faults import NAME_SERVER
+from broker_stub.settings import Settings
+from pyspark_rocketmq.errors import BadRow, WriteError
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.record import Record
+from tests.sink.fixtures import TOPIC, MakeTarget, Target, frame, rows
+
+DROP = {"onBadRow": "drop"}
+DEAD = {"onBadRow": "deadLetter", "deadLetterTopic": "dead"}
+SINGLE, ROUTE = RequestCode.SEND_MESSAGE_V2, RequestCode.GET_ROUTEINFO_BY_TOPIC
+
+
+def levels(*values: int | None) -> pa.RecordBatch:
+    """Return a record batch whose rows have these delay levels."""
+    return frame(delayTimeLevel=pa.array(values, pa.int32()))
+
+
+BAD = [
+    ("body", frame(body=[b"good", b""]), "null or empty"),
+    ("body", frame(body=[b"good", None]), "null or empty"),
+    ("body", frame(body=[b"good", b"x" * 2000]), "maxMessageSize"),
+    ("tags", frame(tags=["a", "a|b"]), "`|`"),
+    ("properties", frame(properties=pa.array([[], [("KEYS", "k")]], pa.map_(pa.string(), pa.string()))), "own"),
+    ("delayTimeLevel", levels(None, 19), "0..18"),
+    ("queueId", frame(queueId=pa.array([1, 9], pa.int32())), "does not exist or is not writable"),
+]
+"""The column at fault, rows of which the second has the fault, and a part of the reason."""
+
+
+@pytest.mark.parametrize(("column", "batch", "reason"), BAD)
+def test_a_bad_row_fails_the_task(target: Target, column: str, batch: pa.RecordBatch, reason: str) -> None:
+    """By default the error names partition, row, topic, column and reason, and nothing of the record batch is sent."""
+    with pytest.raises(BadRow) as caught:
+        target.write([rows(40), batch], {"maxMessageSize": "1k"}, partition=2)
+    text = str(caught.value)
+    assert text.startswith(f"[SINK_ROW] partition 2: row 41 cannot be sent, because of its column {column}: ")
+    assert reason in text and f"(topic {TOPIC})" in text and "onBadRow" in caught.value.advice
+    assert (caught.value.landed, caught.value.failed, caught.value.unknown) == (40, 2, 0)
+    assert target.bodies() == sorted(b"%d" % row for row in range(40))
+
+
+@pytest.mark.parametrize(("column", "batch", "reason"), BAD)
+def test_bad_rows_are_dropped_on_request(
+    target: Target, column: str, batch: pa.RecordBatch, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With `drop` the other rows are written, the report counts the dropped ones, and one warning names the first."""
+    report = target.write([batch, batch], {"maxMessageSize": "1k", **DROP}, partition=2)
+    assert (report.rows, report.dropped) == (4, 2) and len(target.bodies()) == 2
+    [warning] = [line for line in caplog.messages if "dropped" in line]
+    assert "row 1 of partition 2 is dropped (onBadRow=drop)" in warning and column in warning and reason in warning
+
+
+@pytest.mark.parametrize(("column", "batch", "reason"), BAD)
+def test_bad_rows_become_dead_letters(target: Target, column: str, batch: pa.RecordBatch, reason: str) -> None:
+    """With `deadLetter` a bad row goes to that topic with its cause and its topic, whatever is wrong with it."""
+    report = target.write(batch, {"maxMessageSize": "1k", **DEAD})
+    assert (report.rows, report.dead_letters) == (2, 1) and len(target.bodies()) == 1
+    [letter] = target.records("dead")
+    body = batch.column("body")[1].as_py() or b" "
+    assert letter.body == body[:960] and letter.properties["ORIGIN_TOPIC"] == TOPIC
+    assert letter.properties["CAUSE"].startswith(f"{column}: ") and reason in letter.properties["CAUSE"]
+
+
+def test_a_dead_letter_keeps_what_is_sound(target: Target) -> None:
+    """A dead letter has keys, tags and properties of its row, unless these are what no broker would take."""
+    kind = pa.map_(pa.string(), pa.string())
+    bad = frame(body=[b""], keys=["k1"], tags=["new"], properties=pa.array([[("vip", "yes")]], kind))
+    target.write(bad, DEAD)
+    [letter] = target.records("dead")
+    found = {name: letter.properties[name] for name in ("KEYS", "TAGS", "vip")}
+    assert found == {"KEYS": "k1", "TAGS": "new", "vip": "yes"}
+
+
+def test_dead_letters_have_ids_that_a_replay_repeats(target: Target) -> None:
+    """A replay repeats the id of a dead letter; a different row at its place gets another one; no id is a row's."""
+    for bodies in ([b"a", b"", None], [b"a", b"", None], [b"a", b"x", b""]):
+        target.write(frame(body=bodies, keys=["k1", "k2", "k3"]), DEAD)
+    first, second, third, fourth, other = [record.properties["UNIQ_KEY"] for record in in_order(target)]
+    assert {first, second} == {third, fourth} and other in {first, second}
+    assert len({first, second, *target.ids().values()}) == 4
+    target.write(frame(body=[b""], keys=["another"]), DEAD)
+    assert in_order(target)[-1].properties["UNIQ_KEY"] not in {first, second}
+
+
+def in_order(target: Target) -> list[Record]:
+    """Return the dead letters in the order in which they were stored."""
+    return sorted(target.records("dead"), key=lambda record: record.physical_offset)
+
+
+# --- refusals of brokers ----------------------------------------------------------------------------------------------
+
+
+def small_broker(make_target: MakeTarget) -> Target:
+    """Return a stub whose broker takes bodies of at most 1000 bytes."""
+    return make_target(settings=replace(Settings(), max_message_bytes=1000))
+
+
+LARGE = {"sendBatchSize": "1"}
+
+
+def test_a_row_that_the_broker_refuses_fails_the_task(make_target: MakeTarget) -> None:
+    """By default the error has the row and what the broker said about it."""
+    with pytest.raises(BadRow, match=r"row 1 could not be sent: BROKER_MESSAGE_ILLEGAL.*length limit 1000B") as caught:
+        small_broker(make_target).write(frame(body=[b"a", b"x" * 1001, b"c"]), LARGE)
+    assert caught.value.landed + caught.value.failed == 3
+
+
+def test_a_row_that_the_broker_refuses_is_dropped_or_a_dead_letter(make_target: MakeTarget) -> None:
+    """With the other ways a refused row goes the same way as a row that is not sent at all."""
+    target = small_broker(make_target)
+    mixed = frame(body=[b"a", b"x" * 1001, b"c"], properties=pa.array([[("n", "1")]] * 3, PROPERTIES))
+    assert target.write(mixed, LARGE | DROP).dropped == 1
+    assert target.write(mixed, LARGE | DEAD | {"maxMessageSize": "1060"}).dead_letters == 1
+    assert target.bodies() == [b"a", b"a", b"c", b"c"]
+    [letter] = target.records("dead")
+    assert letter.body == b"x" * (1060 * 15 // 16) and letter.properties["n"] == "1"
+    assert "BROKER_MESSAGE_ILLEGAL" in letter.properties["CAUSE"] and letter.properties["ORIGIN_TOPIC"] == TOPIC
+    assert letter.properties["UNIQ_KEY"] not in target.ids().values()
+
+
+PROPERTIES = pa.map_(pa.string(), pa.string())
+
+
+def test_a_refused_batch_is_taken_apart(target: Target) -> None:
+    """If a broker refuses a batch message, its rows are sent one by one, with their ids, and only bad ones are lost."""
+    target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=RequestCode.SEND_BATCH_MESSAGE)
+    target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=SINGLE)
+    report = target.write(rows(32), DROP)
+    assert (report.rows, report.dropped) == (32, 1) and len(target.bodies()) == 31
+    found = target.ids()
+    target.write(rows(32))
+    assert {body: target.ids()[body] for body in found} == found
+
+
+def test_with_order_a_refused_batch_fails(target: Target) -> None:
+    """With `ordering=key` a refused batch is not taken apart, because its rows would come after later ones."""
+    target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=RequestCode.SEND_BATCH_MESSAGE)
+    with pytest.raises(WriteError, match="set sendBatchSize=1"):
+        target.write(frame(shardingKey=["k"] * 8), DROP | {"ordering": "key"})
+
+
+def test_a_dead_letter_that_is_refused_fails_the_task(target: Target) -> None:
+    """If the dead letter cannot be sent either, the task fails: no row is lost without a word."""
+    target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=RequestCode.SEND_BATCH_MESSAGE, times=None)
+    target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=SINGLE, times=None)
+    with pytest.raises(WriteError, match="dead letter 0 could not be sent"):
+        target.write(frame(body=[b""]), DEAD)
+
+
+def test_what_concerns_all_rows_is_no_fault_of_a_row(target: Target) -> None:
+    """A refusal because of permissions fails the task whatever `onBadRow` says, or all rows would be dropped."""
+    target.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.SEND_BATCH_MESSAGE, times=None)
+    with pytest.raises(WriteError, match="NO_PERMISSION"):
+        target.write(rows(5), DROP)
+
+
+def test_rows_of_a_topic_that_does_not_exist(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    """If no broker creates topics, rows whose column names a missing one are bad rows; a warning has the command."""
+    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=2)
+    report = target.write(frame(topic=["nowhere", TOPIC, TOPIC]), {"topic": "", **DROP})
+    assert (report.rows, report.dropped) == (3, 1) and target.bodies() == [b"1", b"2"]
+    assert any("no broker creates topics" in line and "mqadmin updateTopic" in line for line in caplog.messages)
+
+
+def test_rows_of_a_topic_that_is_refused(make_target: MakeTarget) -> None:
+    """If a broker refuses to create a topic although it has the template, the topic's rows are bad rows, too."""
+    target = make_target(settings=replace(Settings(), auto_create_topics=False))
+    report = target.write(frame(topic=[TOPIC, "nowhere", TOPIC]), {"topic": "", **DROP})
+    assert (report.rows, report.dropped) == (3, 1) and target.bodies() == [b"0", b"2"]
+    with pytest.raises(WriteError, match=r"TOPIC_NOT_EXIST.*create the topic"):
+        target.write(rows(3), {"topic": "nowhere", **DROP})
