@@ -180,6 +180,16 @@ def test_an_illegal_condition_is_refused(run: RunCommand, words: list[str]) -> N
     assert (ran.code, ran.out) == (Exit.USAGE, "") and "sqlFilter = 'n >'" in ran.err
 
 
+def test_tags_are_compared_as_text(run: RunCommand, stub: StubCluster) -> None:
+    """A message whose tag only has the hash of a wanted one, as brokers compare them, is not shown."""
+    for tag in ("BB", "Aa", "BB", "Aa"):
+        stub.put("hashed", tag.encode(), tags=tag)
+
+    found = run("find", "hashed", "--since", "0", "--tags", "Aa", "--json").document
+
+    assert bodies(found) == ["Aa", "Aa"]
+
+
 def test_tail_prints_what_comes(stub: StubCluster) -> None:
     """`tail` prints messages that are stored after it started, also those of new queues, until Ctrl-C."""
     command = [*PROGRAM, "tail", "events", "--json", "--from", str(STORED_MS + 11_000)]
