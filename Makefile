@@ -21,9 +21,12 @@ TESTS ?=
 # Releases of PySpark that `make test-compat` installs, each in its own environment, and the tests that it runs.
 COMPAT ?= $(sort $(basename $(notdir $(wildcard conf/pyspark/*.txt))))
 COMPAT_TESTS := tests/spark/test_session.py tests/spark/test_batch.py tests/spark/test_stream.py
-# Parts of `make bench`, each a file of tests/bench. BENCH_MESSAGES and BENCH_ROUNDS scale them.
-BENCH ?= memory single disk decoder push triggers planning stub core
+# Parts of `make bench`, each a file of tests/bench. BENCH_MESSAGES and BENCH_ROUNDS scale them. The part `sink` has a
+# broker of its own, so it is first: then the broker of the other parts does not run yet.
+BENCH ?= sink memory single disk decoder push triggers planning stub core
 KAFKA ?=
+# Parts that compare with Kafka: reading, and writing if BENCH has the part `sink`, then without reading if it is alone.
+KAFKA_BENCH = $(if $(filter-out sink,$(BENCH)),kafka) $(if $(filter sink,$(BENCH)),kafka_sink)
 # Rooms whose mutants `make mutants` runs (by default all), how many of each, and the processes at once.
 ROOM ?=
 MUTANTS ?= 300
@@ -85,16 +88,16 @@ mutants: $(VENV)/.has-test ## count the changes of the code that no test notices
 	@echo "==> running mutants"
 	@nice $(BIN)/python tools/mutate.py --mutants $(MUTANTS) --seed $(SEED) --jobs $(JOBS) $(ROOM)
 
-bench: $(VENV)/.has-test ## measure on a quiet machine, 40 minutes; BENCH="decoder push" chooses parts, KAFKA=1 adds Kafka
+bench: $(VENV)/.has-test ## measure on a quiet machine, 90 minutes; BENCH="decoder push" chooses parts, KAFKA=1 adds Kafka
 	@echo "==> measuring against RocketMQ $(REAL): $(BENCH)"
 	@$(SPARK_ENV) REAL="$(REAL)" REQUIRE_REAL=1 $(PYTEST) -m bench -s $(BENCH:%=tests/bench/test_%.py)
-	@if [ -n "$(KAFKA)" ]; then $(MAKE) --no-print-directory bench-kafka KAFKA=; fi
+	@if [ -n "$(KAFKA)" ]; then $(MAKE) --no-print-directory bench-kafka BENCH="$(BENCH)" KAFKA=; fi
 
 bench-quick: ## measure the essential parts in 3 minutes; writes build/benchmarks
 	@BENCH_QUICK=1 $(MAKE) --no-print-directory bench BENCH="memory decoder" KAFKA=
 
-bench-kafka: ## compare with Spark's Kafka source, both on PySpark 4.2
-	@$(MAKE) --no-print-directory bench BENCH=kafka KAFKA= VENV=.cache/compat/4.2
+bench-kafka: ## compare with Spark's Kafka source and sink, all on PySpark 4.2; BENCH=sink only the sink
+	@$(MAKE) --no-print-directory bench BENCH="$(KAFKA_BENCH)" KAFKA= VENV=.cache/compat/4.2
 
 bench-versus: $(VENV)/.has-test ## compare with OLD=<commit> in alternating rounds; VERSUS="decoder push" chooses parts
 	@rm -rf build/versus/$(OLD) && mkdir -p build/versus/$(OLD) && git archive $(OLD) | tar -x -C build/versus/$(OLD)

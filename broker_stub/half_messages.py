@@ -1,13 +1,18 @@
 """Keep half messages until their transaction ends, and check with producers about open ones.
 
 A half message is stored in the half topic until its producer ends the transaction: a commit stores the message in its
-own topic, a rollback stores it nowhere. Either way a record in the done topic marks the end. At intervals the broker
-goes through the half messages in order. If one is old enough, the broker stores a copy of it and asks a producer of its
-group about the copy. If one was checked too often, or is older than three days, it moves to TRANS_CHECK_MAX_TIME_TOPIC.
-The offset table has the broker's position in the half topic, under a group of its own.
+own topic, a rollback stores it nowhere. Either way a record in the done topic marks the end. 5.x writes such records a
+few seconds late, and a crash loses those that it has not written. At intervals the broker goes through the half
+messages in order. If one is old enough, the broker stores a copy of it and asks a producer of its group about the copy.
+If one was checked too often, or is older than three days, a copy goes to TRANS_CHECK_MAX_TIME_TOPIC. The offset table
+has the broker's position in the half topic, under a group of its own.
+
+Records in the half topic know nothing of each other. An end marks the record that it names, and no copy; every record
+can be committed as long as it exists, however often, whatever became of the others. docs/broker-rules.md lists what
+follows from this, as measured on real brokers.
 
 A producer may postpone the first check of a message (CHECK_IMMUNITY_TIME_IN_SECONDS). The broker then stores a copy of
-the message behind the others, so that the message does not delay their checks. The copy names the original's offset.
+the message behind the others, so that the message does not delay their checks, but counts it as a check.
 """
 
 from __future__ import annotations
@@ -70,6 +75,8 @@ class HalfMessages:
         self._group = _GROUP_5X if broker.release.is_5x else _GROUP_4X
         self._ended: set[int] = set()
         """Offsets in the half topic's queue of messages that were committed or rolled back."""
+        self._unwritten: list[int] = []
+        """Offsets of messages whose end is not written yet, so that they still count as open."""
         self._is_check_scheduled = False
 
     @property
@@ -115,6 +122,10 @@ class HalfMessages:
             self._broker.put(message)
             self._schedule_check()
 
+    def forget_unwritten(self) -> None:
+        """Forget the ends that are not written yet, as a crash does."""
+        self._unwritten.clear()
+
     def resume(self) -> None:
         """Read from the done topic which half messages have ended, and schedule a check; called after a restart."""
         for _, physical, _ in self._broker.store.queue(HALF_DONE_TOPIC, 0):
@@ -126,7 +137,7 @@ class HalfMessages:
 
     def _find_half_message(self, header: EndTransactionRequestHeader) -> Record:
         record = self._broker.store.message_at(header.commit_log_offset)
-        if record is None or not is_from_system_topic(record):
+        if record is None or not is_from_system_topic(record) or self._is_in_memory_only(record):
             raise Refusal(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
         if self._broker.release.is_5x and not header.from_transaction_check and self._is_too_late(record):
             raise Refusal(ResponseCode.ILLEGAL_OPERATION, "the message's own immunity time is over")
@@ -140,12 +151,26 @@ class HalfMessages:
         latest_ms = max(self._immunity_ms(record), self._broker.settings.transaction_timeout_ms)
         return _IMMUNITY in record.properties and self._age_ms(record) > latest_ms
 
+    def _is_in_memory_only(self, record: Record) -> bool:
+        return self._broker.clock.now_ms() - record.store_timestamp < self._broker.settings.transient_store_ms
+
     def _mark_ended(self, offset: int) -> None:
-        self._ended.add(offset)
-        text = f"{offset}{_DONE_END if self._broker.release.is_5x else ''}"
+        """Write to the done topic that a half message has ended; at 5.x do so later, together with other ends."""
+        self._unwritten.append(offset)
+        if not self._broker.release.is_5x:
+            self._write_ends()
+        elif len(self._unwritten) == 1:
+            self._broker.clock.call_later(self._broker.settings.transaction_op_batch_interval_ms, self._write_ends)
+
+    def _write_ends(self) -> None:
+        if not self._unwritten:
+            return
+        text = _DONE_END.join(map(str, self._unwritten)) + (_DONE_END if self._broker.release.is_5x else "")
         marker = InnerMessage(HALF_DONE_TOPIC, 0, text.encode(), {"TAGS": _DONE_TAG})
         marker.born_timestamp, marker.born_host = self._broker.clock.now_ms(), self._broker.address
         self._broker.put(marker)
+        self._ended.update(self._unwritten)
+        self._unwritten.clear()
 
     # --- checks with producers ---------------------------------------------------------------------------------------
 
@@ -166,14 +191,14 @@ class HalfMessages:
     def _check_one(self, offset: int) -> bool:
         """Check, postpone or give up one half message; return False if it and all messages behind it are too young."""
         record = None if offset in self._ended else self._broker.store.record_at(HALF_TOPIC, 0, offset)
-        original = _number(record, _ORIGINAL_OFFSET, offset) if record else offset
-        if record is None or original in self._ended:
+        if record is None:
             return True
         times, age_ms, immunity_ms = _number(record, _CHECK_TIMES, 0), self._age_ms(record), self._immunity_ms(record)
         if times >= self._broker.settings.transaction_check_max or age_ms > OLDEST_MS:
             self._give_up(record)
         elif _IMMUNITY in record.properties and age_ms <= immunity_ms:
-            self._store_copy(record, times + 1, {_ORIGINAL_OFFSET: str(original)})
+            original = record.properties.get(_ORIGINAL_OFFSET, str(offset))
+            self._store_copy(record, times + 1, {_ORIGINAL_OFFSET: original})
         elif 0 <= age_ms <= immunity_ms:
             return False
         else:
@@ -203,7 +228,8 @@ class HalfMessages:
             channel.send_oneway(RequestCode.CHECK_TRANSACTION_STATE, header, body)
 
     def _store_copy(self, record: Record, times: int, more: dict[str, str]) -> tuple[InnerMessage, Stored]:
-        message = InnerMessage.of_record(record)
+        """Store a half message again, behind the others; a copy has neither the flag nor the count of retries."""
+        message = replace(InnerMessage.of_record(record), flag=0, reconsume_times=0)
         message.properties.update({_CHECK_TIMES: str(times), **more})
         return message, self._broker.put(message)
 

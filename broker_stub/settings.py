@@ -34,6 +34,10 @@ class Settings:
     transaction_timeout_ms: int = 6_000
     transaction_check_interval_ms: int = 30_000
     transaction_check_max: int = 15
+    transaction_op_batch_interval_ms: int = 3_000
+    """Milliseconds for which 5.x keeps the ends of transactions in memory before it writes them; a crash loses them."""
+    transient_store_ms: int = 0
+    """Milliseconds for which a new half message cannot be ended, as at a broker with `transientStorePoolEnable`."""
     binary_answers: bool = False
     """Whether 5.x responds with binary headers; 4.9.7 responds in the form of the request."""
     order_topics: bool = False

@@ -227,8 +227,9 @@ class Broker:
             self.store.lag = messages
 
     def forget_clients(self) -> None:
-        """Drop locks, members and held pulls, which a broker keeps in memory only."""
+        """Drop locks, members, held pulls and unwritten ends, which a broker keeps in memory only."""
         self.locks.clear()
+        self.half_messages.forget_unwritten()
         for channel in list(self.channels):
             self.channel_closed(channel)
 

@@ -27,13 +27,12 @@ from typing import Any
 
 import coverage
 import pytest
+from _pytest.runner import runtestprotocol
 
 from tools.mutants import Mutant
 
 MARKS = "not spark and not real and not chaos and not slow and not bench"
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".cache", "build", "__pycache__", ".*_cache", ".hypothesis")
-MOST_TEST_S = 20.0
-"""The time of tests, as recorded, that one mutant gets; the slowest tests are left out."""
 RECORD_S = 3600.0
 """The time limit for recording."""
 MEMORY_BYTES = 4 << 30
@@ -42,8 +41,8 @@ LOOP_S = 5.0
 """The processor time of a test that is taken for an endless loop, above three times the time that was recorded."""
 HANGING_S = 10.0
 """The time of a test that is taken for endless waiting, above five times the time that was recorded."""
-FAILED, RUNNING = "failed.txt", "running.txt"
-"""Files beside a copy with the name of the test that failed, and of the one that runs."""
+FAILED, FAILED_AGAIN, RUNNING = "failed.txt", "failed_again.txt", "running.txt"
+"""Files beside a copy with the name of the test that failed, and failed again, and of the one that runs."""
 WRONG_USE = 70
 """The exit status of a process that could not run the tests of its copy."""
 
@@ -65,12 +64,15 @@ class Copy:
         compile(mutant.text, mutant.key.file, "exec")
         self._count += 1
         path = self.root / mutant.key.file
+        shutil.copy2(path, self.folder / "unchanged.py")
         path.write_text(mutant.text)
         os.utime(path, (2**31 + self._count, 2**31 + self._count))
 
     def restore(self, mutant: Mutant) -> None:
-        """Put the original module back, with its time."""
-        shutil.copy2(self._original / mutant.key.file, self.root / mutant.key.file)
+        """Put the module back, with its time, as it was when the copy was made."""
+        unchanged = self.folder / "unchanged.py"
+        if unchanged.exists():
+            unchanged.replace(self.root / mutant.key.file)
 
     def start(self, arguments: Sequence[str], plugin: object, timeout: float, *, writes_bytecode: bool = False) -> None:
         """Fork a process that runs pytest with these arguments and plugin, and ends with its status."""
@@ -285,7 +287,18 @@ class Chosen(Repeatable):
         """Have the process killed if the test computes for too long; a busy machine does not shorten this time."""
         (self._copy.folder / RUNNING).write_text(item.nodeid)
         signal.setitimer(signal.ITIMER_PROF, (LOOP_S + 3 * self.seconds[item.nodeid]) * self._time_factor)
-        return (yield)
+        result = yield
+        if self._copy.read(FAILED) == item.nodeid:
+            self._repeat(item)
+        return result
+
+    def _repeat(self, item: pytest.Item) -> None:
+        """Run a failed test again, and write its name if it fails again."""
+        (self._copy.folder / RUNNING).write_text(item.nodeid)
+        if isinstance(item, pytest.Function):
+            item._initrequest()
+        if any(report.failed for report in runtestprotocol(item, log=False)):
+            (self._copy.folder / FAILED_AGAIN).write_text(item.nodeid)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -313,6 +326,8 @@ def file_of(test: str) -> str:
 class Recording:
     """The tests that pass, with their seconds, and who runs each line: a test, or all tests of a file."""
 
+    most_test_s: float = 60.0
+    """The time of tests, as recorded, that one mutant gets; the slowest tests are left out."""
     seconds: dict[str, float] = field(default_factory=dict)
     runners: dict[str, dict[int, set[str]]] = field(default_factory=dict)
     imports: dict[str, set[str]] = field(default_factory=dict)
@@ -359,7 +374,7 @@ class Recording:
         per_file: dict[str, float] = {}
         kept: list[str] = []
         for test in sorted(tests, key=lambda test: (rank(test), self.seconds[test])):
-            if kept and spent + self.seconds[test] > MOST_TEST_S:
+            if kept and spent + self.seconds[test] > self.most_test_s:
                 continue
             kept.append(test)
             spent += self.seconds[test]

@@ -5,7 +5,7 @@
     python tools/mutate.py --mutants 50 --seed 2 --jobs 2 pull
 
 A mutant is killed if a test fails, the import fails, or the time limit ends the tests; else it survives. A failure or a
-time-out counts only if the test repeats it alone, with more time, and passes alone on the unchanged code.
+time-out counts only if it repeats, and if the test passes on the unchanged code, alone and after the same tests.
 
 Survivors are listed with reasons in tests/mutants/<room>.toml, below the numbers of the last whole run. The exit status
 is 1 if a room kills less than 85 % of its mutants, or has a survivor that is not listed; build/mutants/<room>.toml has
@@ -37,6 +37,7 @@ sys.path.insert(0, str(ROOT))
 
 from tools.mutant_runs import (  # noqa: E402  # the script runs from a plain checkout
     FAILED,
+    FAILED_AGAIN,
     RUNNING,
     WRONG_USE,
     Chosen,
@@ -78,13 +79,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--mutants", type=int, default=300, help="mutants of each room")
     parser.add_argument("--seed", default="1")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
+    parser.add_argument("--seconds", type=float, default=60.0, help="tests that a mutant gets, by their recorded time")
     parser.add_argument("--root", type=Path, default=ROOT, help="the folder that has pyspark_rocketmq and tests")
     chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # copies and processes are removed on the way out
     if unknown := set(chosen.rooms) - set(TESTS):
         parser.error(f"no such room: {', '.join(sorted(unknown))}")
     rooms = [Room(chosen.root.resolve(), name) for name in chosen.rooms or TESTS]
-    are_good = [mutate_room(room, chosen.mutants, chosen.seed, chosen.jobs) for room in rooms]
+    are_good = [mutate_room(room, chosen.mutants, chosen.seed, chosen.jobs, chosen.seconds) for room in rooms]
     return 0 if all(are_good) else 1
 
 
@@ -137,19 +139,20 @@ def _key(row: Mapping[str, Any]) -> Key:
     return Key(row["file"], row["function"], row["before"], row["after"], row.get("number", 0))
 
 
-def mutate_room(room: Room, count: int, seed: str, jobs: int) -> bool:
+def mutate_room(room: Room, count: int, seed: str, jobs: int, most_test_s: float) -> bool:
     """Run a room's mutants that have no result yet, print the report, and return whether the room is good."""
     found = room.find()
     sample = choose(found, count, seed)
-    results = Results(room)
+    tests = room.tests  # The copies have these, whatever is written meanwhile.
+    results = Results(room, tests)
     left = [mutant for mutant in sample if not results.has(mutant)]
     left.sort(key=lambda mutant: _draw(mutant, seed))  # A stopped run has judged a smaller sample.
     print(f"==> {room.name}: {len(sample)} of {len(found)} mutants, {len(left)} to run", flush=True)
     if left:
         with copies(room.root, jobs) as made:
-            recording = record_tests(room, made[0])
+            recording = record_tests(room, tests, made[0], most_test_s)
             for copy in made:
-                import_foreign_modules(copy, room.tests)
+                import_foreign_modules(copy, tests)
             for number, (mutant, row) in enumerate(run(recording, results, left, made), start=1):
                 results.add(mutant, row)
                 if number % 25 == 0:
@@ -170,10 +173,9 @@ def _draw(mutant: Mutant, seed: str) -> str:
 class Results:
     """The results of a room, in a file that grows by a line with each."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, room: Room, tests: Iterable[str]) -> None:
         self._path = room.built("jsonl")
-        self._suite = room.digest(room.tests)
+        self._suite = room.digest(tests)
         self._listed = room.listed()
         lines = self._path.read_text().splitlines() if self._path.exists() else []
         self.rows = {_key(row): row for row in map(json.loads, lines)}
@@ -202,13 +204,13 @@ class Results:
             file.write(json.dumps(whole, ensure_ascii=False) + "\n")
 
 
-def record_tests(room: Room, copy: Copy) -> Recording:
+def record_tests(room: Room, tests: Sequence[str], copy: Copy, most_test_s: float) -> Recording:
     """Return which test runs which line; only files of tests that changed since the last time are run."""
     path = room.built("tests.json")
     kept = json.loads(path.read_text()) if path.exists() else {}
     code = sorted(str(each.relative_to(room.root)) for each in (room.root / room.folder).rglob("*.py"))
-    digests = {file: room.digest([file, *code]) for file in room.tests}
-    stale = [file for file in room.tests if kept.get(file, {}).get("digest") != digests[file]]
+    digests = {file: room.digest([file, *code]) for file in tests}
+    stale = [file for file in tests if kept.get(file, {}).get("digest") != digests[file]]
     if stale:
         print(f"    recording {len(stale)} files of tests", flush=True)
         recorded = record(copy, room.folder, stale)
@@ -217,8 +219,8 @@ def record_tests(room: Room, copy: Copy) -> Recording:
         parts = {file: _part_of(recorded, file) for file in stale}
         kept |= {file: {"digest": digests[file], **part} for file, part in parts.items()}
         path.write_text(json.dumps(kept))
-    recording = Recording()
-    for file in room.tests:
+    recording = Recording(most_test_s)
+    for file in tests:
         recording.add(file, kept[file], (room.root / file).read_text())
     return recording
 
@@ -259,8 +261,9 @@ def run(
 class Run:
     """Runs the tests of a mutant in a copy, until one of them fails without doubt.
 
-    A failure or a time-out counts only if it repeats: the test runs again, alone and with a longer time limit, and then
-    on the unchanged code, where it must pass. Else that test judges nothing, and the tests after it go on.
+    A failure or a time-out counts only if it repeats: a failed test runs again at once, one that was late runs again
+    alone and with a longer time limit. The test must also pass on the unchanged code, after the same tests and alone.
+    Else it judges nothing, and the tests after it go on.
     """
 
     def __init__(self, copy: Copy, mutant: Mutant, tests: Mapping[str, float], fit: dict[str, bool]) -> None:
@@ -300,19 +303,31 @@ class Run:
         """
         if not by:
             return verdict == "killed" or (yield from self._try(tests, REPEAT_FACTOR)) != ("survived", "")
-        if (yield from self._try([by], REPEAT_FACTOR)) == ("survived", ""):
+        if self._copy.read(FAILED_AGAIN) != by and (yield from self._try([by], REPEAT_FACTOR)) == ("survived", ""):
             return False
         if by not in self._fit:
-            self._fit[by] = (yield from self._try([by], REPEAT_FACTOR, is_changed=False)) == ("survived", "")
-            if not self._fit[by]:
-                print(f"    {by} fails alone without any change, and judges nothing", flush=True)
+            yield from self._check_fitness(by, tests)
         return self._fit[by]
+
+    def _check_fitness(self, test: str, tests: Sequence[str]) -> Generator[None, None, None]:
+        """Note whether a test passes on the unchanged code, alone and after the tests that ran before it."""
+        before = tests[: tests.index(test) + 1]
+        self._fit[test] = (yield from self._passes_unchanged([test], test)) and (
+            len(before) == 1 or (yield from self._passes_unchanged(before, test))
+        )
+        if not self._fit[test]:
+            print(f"    {test} fails alone or in another order without any change, and judges nothing", flush=True)
+
+    def _passes_unchanged(self, tests: Sequence[str], last: str) -> Generator[None, None, bool]:
+        """Run tests on the unchanged code; return False if the last of them failed. Another that fails says nothing."""
+        verdict, by = yield from self._try(tests, REPEAT_FACTOR, is_changed=False)
+        return verdict == "survived" or by not in ("", last)
 
     def _try(
         self, tests: Sequence[str], time_factor: float = 1.0, *, is_changed: bool = True
     ) -> Generator[None, None, tuple[str, str]]:
         """Run tests, with `time_factor` times the usual time limit; return the verdict and the test that gave it."""
-        for name in (FAILED, RUNNING):
+        for name in (FAILED, FAILED_AGAIN, RUNNING):
             (self._copy.folder / name).unlink(missing_ok=True)
         times = {test: self._tests[test] for test in tests}
         files = sorted({test.partition("::")[0] for test in tests})

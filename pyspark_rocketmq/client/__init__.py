@@ -2,6 +2,7 @@
 
     consumer, pull_consumer     consumers                    producer       sends, ordered and in transactions
     dead_letters                reads and resends messages that a group could not consume
+    range_reading               reads ranges of queues without a group
     settings, checks            settings and their checks    results        the results of listeners
     message                     received messages            running        start, wait, close
     member                      one member of a group; makes and connects all its parts
@@ -14,6 +15,7 @@
     redelivery                  returns failed messages      corrections    moves positions for brokers and admins
     requests, running_info, statistics                       responses to requests of brokers and administrators
     clock, loop                 time, threads                outgoing       turns messages into send requests
+    async_sends                 sends without waiting, in one thread per producer
 
 Threads: The *timer* loop runs rounds of rebalancing, commits and everything that is due later. Only this loop changes
 the table of held queues, apart from `assign` and `seek` of a pull consumer. The *heartbeats* loop sends heartbeats,

@@ -16,7 +16,7 @@ from ..net.host import local_host
 from ..wire.batch import BatchEntry, encode_batch
 from ..wire.compression import Compression, compress
 from ..wire.message_id import UniqueIdMaker
-from ..wire.properties import encode_properties, is_reserved
+from ..wire.properties import MAX_BATCH_PROPERTIES_BYTES, encode_properties, is_reserved
 from .checks import check_instance, check_message
 from .clock import Clock
 from .settings import ProducerSettings
@@ -67,12 +67,18 @@ class Packing:
             raise LocalProtocolError("a batch needs messages, all of one topic", advice="send a batch per topic")
         if any(message.delay_level for message in messages):
             raise LocalProtocolError("a batch cannot be delayed", advice=_DELAY_NEEDS_SINGLE)
-        entries = [
-            BatchEntry(message.body, encode_properties(self._properties(message)), message.flag) for message in messages
-        ]
-        body = encode_batch(entries)
+        body = encode_batch(map(self._entry, messages))
         self._check_size(len(body))
         return Payload(body, encode_properties({"WAIT": "true"}).decode(), is_batch=True)
+
+    def _entry(self, message: Message) -> BatchEntry:
+        text = encode_properties(self._properties(message))
+        if len(text) > MAX_BATCH_PROPERTIES_BYTES:
+            raise LocalProtocolError(
+                f"properties of {len(text)} bytes in a batch, the limit is {MAX_BATCH_PROPERTIES_BYTES}",
+                advice="send this message by itself, or move data into the body",
+            )
+        return BatchEntry(message.body, text, message.flag)
 
     def _properties(self, message: Message) -> dict[str, str]:
         for name in message.properties:

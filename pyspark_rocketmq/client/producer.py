@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -36,13 +37,12 @@ from ..cluster.settings import ClusterSettings
 from ..errors import (
     AddressNotAllowed,
     NoBrokerAvailable,
+    OptionError,
     RemoteProtocolError,
-    RequestTimeout,
     RocketMQError,
-    SendError,
     TransportError,
 )
-from ..model import Address, Message, MessageQueue
+from ..model import Address, Message, MessageQueue, SendRequest
 from ..net.deadline import Deadline
 from ..wire.codes import RequestCode, ResponseCode, TransactionState
 from ..wire.commands import CheckTransactionStateRequestHeader, EndTransactionRequestHeader, from_fields
@@ -50,7 +50,8 @@ from ..wire.header import Command
 from ..wire.message_id import decode_offset_message_id
 from ..wire.properties import java_hash
 from ..wire.record import decode_record
-from .checks import check_callable, check_instance, check_message, check_queue, to_cluster_settings
+from .async_sends import AsyncSends, send_error
+from .checks import check_callable, check_instance, check_queue, to_cluster_settings
 from .clock import Clock, SystemClock
 from .loop import Loop
 from .membership import Presence, make_client_id, producer_heartbeat
@@ -60,7 +61,7 @@ from .registry import Names, register, unregister
 from .running import Running
 from .settings import ProducerSettings
 
-__all__ = ["Producer", "TransactionChecker", "TransactionReceipt", "TransactionResolution"]
+__all__ = ["Producer", "QueueSelector", "TransactionChecker", "TransactionReceipt", "TransactionResolution"]
 
 CLOSING_S = 5.0
 _ELSEWHERE = (
@@ -90,6 +91,8 @@ class TransactionResolution(IntEnum):
     ROLLBACK = TransactionState.ROLLBACK
 
 
+QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
+"""Takes the topic's writable queues and a message, and returns the queue that gets the message."""
 TransactionChecker = Callable[[ReceivedMessage], TransactionResolution]
 """Takes a half message, and returns how its transaction ends; called when a broker asks for that."""
 
@@ -126,6 +129,7 @@ class Producer(Running):
         self._names = Names(where.name_servers, where.namespace, settings.group, self.client_id, kind="producer")
         self._packing = Packing(settings, self._clock)
         self._turns = itertools.count()
+        self._async = AsyncSends(self._cluster, settings)
         self._timer = Loop(f"producer {settings.group}", self._clock)
         self._checks = Loop(f"checks {settings.group}", self._clock)
 
@@ -140,8 +144,9 @@ class Producer(Running):
         self._timer.repeat(self._settings.heartbeat_s, self._settings.heartbeat_s, self._beat)
 
     def _close(self) -> None:
-        """Unregister, close the connections, and free the client id for another producer."""
+        """Wait for asynchronous sends, unregister, close the connections, and free the client id for others."""
         try:
+            self._async.close()
             self._timer.stop(CLOSING_S)
             self._checks.stop(CLOSING_S)
             self._presence.leave(producer_group=self._settings.group)
@@ -151,20 +156,36 @@ class Producer(Running):
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
-    def send(self, message: Message, queue: MessageQueue | None = None) -> Receipt:
+    def send(
+        self, message: Message, queue: MessageQueue | None = None, *, select: QueueSelector | None = None
+    ) -> Receipt:
         """Store a message and return its receipt. Raise `SendError` if no attempt succeeds.
 
-        A given queue is tried once; otherwise the topic's queues are used in turn, with retries at other brokers.
+        A given queue, or the one that `select` returns, is tried once. Otherwise the topic's queues are used in turn,
+        with retries at other brokers.
         """
         payload = self._packing.pack(message)
-        return self._send(message.topic, payload, check_queue(queue))
+        return self._send(message.topic, payload, self._choose(message, queue, select))
+
+    def send_async(
+        self, message: Message, queue: MessageQueue | None = None, *, select: QueueSelector | None = None
+    ) -> Future[Receipt]:
+        """Send a message without waiting; return a future that gets its receipt, or raises `SendError`.
+
+        A failed attempt is repeated at the given queue, or the one that `select` returns, and otherwise at other
+        brokers. So two messages sent to one queue at the same time may be stored in another order. While too many sends
+        have no result, wait for room; raise `SendError` if there is none within the timeout of a send. Callbacks of
+        futures run in the thread that sends, and must be brief.
+        """
+        payload = self._packing.pack(message)
+        chosen = self._choose(message, queue, select)
+        request = SendRequest(message.topic, chosen, payload.body, payload.properties, ())
+        return self._async.submit(request._replace(flag=payload.flag, sys_flag=payload.sys_flag))
 
     def send_ordered(self, message: Message, key: str) -> Receipt:
         """Store a message in the queue that the key's hash selects, as in Java's client; return the receipt."""
         check_instance("key", key, str, "the key as text")
-        check_message(message)
-        queues = self._queues(message.topic)
-        return self.send(message, queues[abs(java_hash(key)) % len(queues)])
+        return self.send(message, select=lambda queues, _: queues[abs(java_hash(key)) % len(queues)])
 
     def send_batch(self, messages: Sequence[Message], queue: MessageQueue | None = None) -> Receipt:
         """Store messages of one topic together in one queue, and return the receipt of the batch."""
@@ -196,6 +217,19 @@ class Producer(Running):
         self._end(receipt, payload.unique_id, resolution)
         return TransactionReceipt(receipt, resolution)
 
+    def _choose(
+        self, message: Message, queue: MessageQueue | None, select: QueueSelector | None
+    ) -> MessageQueue | None:
+        """Return the given queue, or the one that `select` returns; raise `OptionError` if it is no queue."""
+        if select is None:
+            return check_queue(queue)
+        if queue is not None:
+            raise OptionError("select", None, "given with a queue", advice="give one of them")
+        check_callable("select", select, "of queues and a message, which returns one of the queues")
+        chosen = select(self._queues(message.topic), message)
+        check_instance("select", chosen, MessageQueue, "a function that returns one of the queues it gets")
+        return chosen
+
     # --- one send ----------------------------------------------------------------------------------------------------
 
     def _send(self, topic: str, payload: Payload, queue: MessageQueue | None, count: int = 1) -> Receipt:
@@ -210,7 +244,7 @@ class Producer(Running):
             except RocketMQError as error:
                 is_unknown |= isinstance(error, _MAY_BE_STORED)
                 if attempt == attempts or deadline.expired or not isinstance(error, _ELSEWHERE):
-                    raise _send_error(error, count, is_unknown) from error
+                    raise send_error(error, count, is_unknown) from error
                 _log.warning("a send failed and is tried at another queue: %s", error)
         raise AssertionError("there is always a candidate")
 
@@ -346,12 +380,3 @@ def _check_resolution(name: str, resolution: object) -> TransactionResolution:
     text = "%s returned %r, which leaves the transaction open; return TransactionResolution.COMMIT, ROLLBACK or UNKNOWN"
     _log.warning(text, name, resolution)
     return TransactionResolution.UNKNOWN
-
-
-def _send_error(error: RocketMQError, count: int, is_unknown: bool) -> SendError:
-    """Return the `SendError` for a failed send of `count` messages; it says whether they may be stored all the same."""
-    numbers = range(count)
-    status = "no response, so it may be stored" if isinstance(error, RequestTimeout) else "not sent"
-    what = f"{status}: {error.what}"
-    outcome = {"unknown": numbers} if is_unknown else {"failed": numbers}
-    return SendError(what, advice=error.advice or "send again", **outcome, **error.where)

@@ -226,6 +226,10 @@ class ProducerSettings:
     """The timeout of one send, all its attempts together."""
     retries: int = 2
     """The number of further attempts, at other queues, after a send has failed."""
+    max_in_flight: int = 1024
+    """The most asynchronous sends without a result; further ones wait for room."""
+    max_bytes_in_flight: int = 32 * 2**20
+    """The most bytes of bodies in asynchronous sends without a result."""
     compress_over_bytes: int = 4096
     compression: Compression | str = Compression.ZLIB
     max_message_bytes: int = 4 * 1024 * 1024
@@ -240,6 +244,8 @@ class ProducerSettings:
         check_instance("unit_name", self.unit_name, str, "text")
         check_range("send_timeout_s", self.send_timeout_s, 0.001, 86400, whole=False)
         check_range("retries", self.retries, 0, 1000)
+        check_range("max_in_flight", self.max_in_flight, 1, 1_000_000)
+        check_range("max_bytes_in_flight", self.max_bytes_in_flight, 1, 2**31 - 1)
         check_range("max_message_bytes", self.max_message_bytes, 1, 2**31 - 1)
         check_range("compress_over_bytes", self.compress_over_bytes, 0, 2**31 - 1)
         check_range("heartbeat_s", self.heartbeat_s, 0.001, 86400, whole=False)

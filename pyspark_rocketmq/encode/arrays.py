@@ -44,6 +44,8 @@ _WORD = 8
 _PADDINGS = pa.array([b"\0" * size for size in range(_WORD)], LARGE)
 _WORDS_AT_ONCE = 2**15
 """Words that are hashed together: few enough for the processor's cache."""
+_ROUNDS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
+_LAST_SHIFT = np.uint64(31)
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -107,9 +109,19 @@ def buffer_of(texts: pa.Array) -> pa.Buffer:
 
 def mix(values: Hashes) -> Hashes:
     """Return the 64-bit numbers scrambled one to one, by the finalizer of SplitMix64."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    mixed = values.copy()
+    _mix_in_place(mixed, np.empty_like(mixed))
+    return mixed
+
+
+def _mix_in_place(values: Hashes, spare: Hashes) -> None:
+    """Scramble numbers as `mix` does. `spare` is memory of the same size, because fresh memory costs more than this."""
+    for shift, factor in _ROUNDS:
+        np.right_shift(values, shift, out=spare)
+        np.bitwise_xor(values, spare, out=values)
+        np.multiply(values, factor, out=values)
+    np.right_shift(values, _LAST_SHIFT, out=spare)
+    np.bitwise_xor(values, spare, out=values)
 
 
 def hash_texts(texts: pa.Array, stream: int) -> Hashes:
@@ -121,14 +133,22 @@ def hash_texts(texts: pa.Array, stream: int) -> Hashes:
     texts = pc.fill_null(texts, EMPTY)
     words, starts = _words(texts)
     counts = np.diff(starts)
-    weights = _weights(stream, 1 << int(counts.max(initial=1) - 1).bit_length())
+    longest = int(counts.max(initial=1))
+    weights = _weights(stream, 1 << (longest - 1).bit_length())
     hashes = np.empty(len(texts), np.uint64)
+    memory = np.empty((2, max(longest, min(len(words), _WORDS_AT_ONCE))), np.uint64)
     for first, last in _portions(starts):
         begin, end = starts[first], starts[last]
-        positions = np.arange(begin, end) - np.repeat(starts[first:last], counts[first:last])
-        products = mix(words[begin:end]) * weights[positions]
-        np.add.reduceat(products, starts[first:last] - begin, out=hashes[first:last])
-    return mix(hashes)
+        mixed, spare = memory[:, : end - begin]
+        mixed[:] = words[begin:end]
+        _mix_in_place(mixed, spare)
+        positions = np.arange(begin, end)
+        positions -= np.repeat(starts[first:last], counts[first:last])
+        np.take(weights, positions, out=spare, mode="clip")
+        np.multiply(mixed, spare, out=mixed)
+        np.add.reduceat(mixed, starts[first:last] - begin, out=hashes[first:last])
+    _mix_in_place(hashes, np.empty_like(hashes))
+    return hashes
 
 
 def _words(texts: pa.Array) -> tuple[Hashes, Integers]:

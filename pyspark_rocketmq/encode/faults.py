@@ -144,9 +144,16 @@ def _blank(texts: pa.Array) -> Mask:
     If one of the texts is not UTF-8, texts of spaces are not found.
     """
     blank: Mask = sizes_of(texts) == 0
-    if not _not_utf8(texts).any():
+    if _may_begin_with_space(texts, ~blank) and not _not_utf8(texts).any():
         blank |= _to_mask(pc.utf8_is_space(texts.cast(pa.large_string())))
     return blank
+
+
+def _may_begin_with_space(texts: pa.Array, is_given: Mask) -> bool:
+    """Return whether one of the given texts may begin with a space; any byte beyond ASCII may be part of one."""
+    data = np.frombuffer(buffer_of(texts), np.uint8)
+    first = data[offsets_of(texts)[:-1][is_given]]
+    return bool(((first <= ord(" ")) | (first >= 0x80)).any())
 
 
 def _not_utf8(texts: pa.Array) -> Mask:

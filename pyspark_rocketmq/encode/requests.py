@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from ..model import MessageQueue, SendRequest
 from ..wire.compression import compress
-from ..wire.properties import MAX_PROPERTIES_BYTES
+from ..wire.properties import MAX_BATCH_PROPERTIES_BYTES
 from .arrays import Integers, Mask, buffer_of, fixed_texts, hash_texts, join, mix, offsets_of, sizes_of, to_arrow
 from .columns import Columns, read_columns
 from .faults import Fault, find_faults
@@ -28,12 +28,6 @@ from .texts import property_texts, with_id
 
 __all__ = ["BATCH_PROPERTIES", "EncodeSettings", "Encoded", "Encoder"]
 
-_MOST_BATCH_PROPERTIES_BYTES = MAX_PROPERTIES_BYTES - 1024
-"""The most bytes of properties of a message in a batch.
-
-Brokers up to 5.3.3 append the properties of the batch and some of their own, and do not check the sum: a message with
-more than `MAX_PROPERTIES_BYTES` is acknowledged, and cannot be read.
-"""
 BATCH_PROPERTIES = "WAIT\x01true\x02"
 _ENTRY_HEAD = np.dtype([("total", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body", ">i4")])
 _ENTRY_OVERHEAD = _ENTRY_HEAD.itemsize + 2
@@ -127,7 +121,7 @@ class _Rows:
         flags = np.zeros(columns.count, np.int64) if columns.flag is None else columns.flag
         self._flags = flags[order]
         entry_sizes = sizes_of(columns.body) + sizes_of(properties) + _ENTRY_OVERHEAD
-        is_large = (entry_sizes > settings.batch_bytes) | (sizes_of(properties) > _MOST_BATCH_PROPERTIES_BYTES)
+        is_large = (entry_sizes > settings.batch_bytes) | (sizes_of(properties) > MAX_BATCH_PROPERTIES_BYTES)
         self._is_single = (_is_delayed(columns) | is_large)[order]
         if settings.batch_rows == 1:
             self._is_single[:] = True
@@ -140,10 +134,7 @@ class _Rows:
     def requests(self) -> Iterator[SendRequest]:
         """Yield the requests; the requests to one queue are in the order of the rows that go there."""
         for first, last in self._runs():
-            if self._is_single[first]:
-                yield from map(self._single, range(first, last))
-            else:
-                yield from self._batches(first, last)
+            yield from self._singles(first, last) if self._is_single[first] else self._batches(first, last)
 
     def _runs(self) -> Iterator[tuple[int, int]]:
         """Yield ranges (first, end) of rows with one topic and queue that are all sent singly, or all in batches."""
@@ -152,25 +143,35 @@ class _Rows:
         return pairwise(edges) if len(self._places) else iter(())
 
     def _batches(self, first: int, last: int) -> Iterator[SendRequest]:
-        offsets, limit = offsets_of(self._entries), self._settings.batch_bytes
-        data = memoryview(buffer_of(self._entries))
+        """Yield requests for the rows of a run, as many rows in each as fit."""
+        topic, queue = self._target(first)
+        offsets, data = offsets_of(self._entries), memoryview(buffer_of(self._entries))
         while first < last:
-            fitting = int(np.searchsorted(offsets, offsets[first] + limit, "right")) - 1
-            end = min(last, first + self._settings.batch_rows, max(fitting, first + 1))
-            topic, queue = self._target(first)
-            body = data[offsets[first] : offsets[end]]
+            begin, end = int(offsets[first]), min(last, first + self._settings.batch_rows)
+            limit = begin + self._settings.batch_bytes
+            if offsets[end] > limit:
+                fitting = int(np.searchsorted(offsets, limit, "right")) - 1
+                end = max(fitting, first + 1)
+            body = data[begin : int(offsets[end])]
             yield SendRequest(topic, queue, body, BATCH_PROPERTIES, self._numbers[first:end], is_batch=True)
             first = end
 
-    def _single(self, row: int) -> SendRequest:
-        body, sys_flag = self._bodies[row].as_buffer(), 0
-        if body.size >= self._settings.compress_over_bytes:
-            body = compress(bytes(body), self._settings.compression)
-            sys_flag = self._settings.compression.sys_flag
-        topic, queue = self._target(row)
-        properties = self._properties[row].as_py().decode()
-        rows, flag = self._numbers[row : row + 1], int(self._flags[row])
-        return SendRequest(topic, queue, memoryview(body), properties, rows, flag=flag, sys_flag=sys_flag)
+    def _singles(self, first: int, last: int) -> Iterator[SendRequest]:
+        """Yield a request for each row of a run."""
+        topic, queue = self._target(first)
+        numbers, flags = self._numbers, self._flags[first:last].tolist()
+        bodies, properties = _slices(self._bodies, first, last), _slices(self._properties, first, last)
+        for row, body, text, flag in zip(range(first, last), bodies, properties, flags, strict=True):
+            body, sys_flag = self._pack(body)
+            rows = numbers[row : row + 1]
+            yield SendRequest(topic, queue, body, str(text, "utf-8"), rows, False, flag, sys_flag)
+
+    def _pack(self, body: memoryview) -> tuple[memoryview, int]:
+        """Return a body as it is sent, compressed if it is large, with the system flag that says so."""
+        if len(body) < self._settings.compress_over_bytes:
+            return body, 0
+        compression = self._settings.compression
+        return memoryview(compress(bytes(body), compression)), compression.sys_flag
 
     def _target(self, row: int) -> tuple[str, MessageQueue | None]:
         code, place = divmod(int(self._places[row]), 1 << 32)
@@ -187,6 +188,12 @@ class _Rows:
             return fixed_texts(np.zeros((len(heads), 0), np.uint8))
         lengths = fixed_texts(property_sizes.astype(">i2"))
         return join(fixed_texts(heads), self._bodies, lengths, self._properties)
+
+
+def _slices(texts: pa.Array, first: int, last: int) -> Iterator[memoryview]:
+    """Yield the bytes of the texts in `[first, last)`."""
+    data, offsets = memoryview(buffer_of(texts)), offsets_of(texts)[first : last + 1].tolist()
+    return (data[begin:end] for begin, end in pairwise(offsets))
 
 
 def _is_delayed(columns: Columns) -> Mask:

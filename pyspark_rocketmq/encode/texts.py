@@ -16,7 +16,7 @@ _WAIT = constant(b"WAIT\x01true\x02")
 
 def property_texts(columns: Columns) -> pa.Array:
     """Return the property text of each row, still without the property that holds the message id."""
-    parts = [_WAIT]
+    parts: list[pa.Array | pa.Scalar] = [_WAIT]
     if columns.properties is not None:
         parts.append(join_entries(columns.properties))
     for name, texts in (
@@ -27,7 +27,7 @@ def property_texts(columns: Columns) -> pa.Array:
         (b"TIMER_DELIVER_MS", _number_texts(columns.deliver_ms)),
     ):
         if texts is not None:
-            parts.append(_property(name, texts))
+            parts += _property(name, texts)
     if len(parts) == 1:
         return pa.repeat(_WAIT, columns.count)
     return join(*parts)
@@ -44,10 +44,16 @@ def join_entries(entries: Entries) -> pa.Array:
     return texts_of_rows(entries.starts, texts)
 
 
-def _property(name: bytes, texts: pa.Array) -> pa.Array:
-    """Return the property `name` of each row with its separators; empty for a row whose value is null or empty."""
-    given = pc.if_else(to_arrow(sizes_of(texts) > 0), texts, pa.scalar(None, EMPTY.type))
-    return pc.fill_null(join(constant(name), _NAME_END, given, _ENTRY_END), EMPTY)
+def _property(name: bytes, texts: pa.Array) -> list[pa.Array | pa.Scalar]:
+    """Return texts to join: the property `name` of each row with its separators.
+
+    A row whose value is null or empty has no such property, so all its parts are empty.
+    """
+    begin, is_given = constant(name + b"\x01"), sizes_of(texts) > 0
+    if is_given.all():
+        return [begin, texts, _ENTRY_END]
+    given = pc.if_else(to_arrow(is_given), texts, pa.scalar(None, EMPTY.type))
+    return [pc.fill_null(join(begin, given, _ENTRY_END), EMPTY)]
 
 
 def _number_texts(numbers: Integers | None) -> pa.Array | None:

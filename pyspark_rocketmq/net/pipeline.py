@@ -24,7 +24,7 @@ from ..wire.header import Command
 from ..wire.session import Writer
 from .connection import Connection
 from .pool import ConnectionPool
-from .transport import wait_ready
+from .transport import READ, Waitable, Waker, wait_ready
 
 __all__ = ["Pipeline", "RequestKind", "wait_any"]
 
@@ -70,10 +70,18 @@ class Pipeline(Generic[G, R, T]):
     `G` is the type of a group, `R` of a request and `T` of a result.
     """
 
-    def __init__(self, pool: ConnectionPool, kind: RequestKind[T], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        kind: RequestKind[T],
+        clock: Callable[[], float] = time.monotonic,
+        waker: Waker | None = None,
+    ) -> None:
         self._pool = pool
         self._kind = kind
         self._clock = clock
+        self._waker = waker
+        """Ends `drain` early when another thread wakes it."""
         self._states: dict[Address, _ConnectionState[G, R]] = {}
         self._unreachable: dict[Address, RocketMQError] = {}
         """{address: error} of the failed attempts to connect since the last `send`."""
@@ -98,9 +106,11 @@ class Pipeline(Generic[G, R, T]):
         can be made.
         """
         state = self._states.get(address)
-        if state and not state.pending and not state.connection.is_open:
-            self._drop(state)  # The connection ended while no request was in flight, which is no error.
-            state = None
+        if state and not state.pending:
+            state.connection.exchange()  # The server may have closed a connection that was idle.
+            if not state.connection.is_open:
+                self._drop(state)  # No request was in flight, so this is no error.
+                state = None
         if state is None:
             state = self._states[address] = _ConnectionState(self._open(address))
         return state.connection.is_open
@@ -147,12 +157,14 @@ class Pipeline(Generic[G, R, T]):
     def drain(self, until: float) -> list[tuple[G, R, T | RocketMQError]]:
         """Wait for responses, at most until the clock shows `until`; return the requests that have ended.
 
+        If there is a waker, return as soon as it is set.
+
         A request ends with a response, a timeout or another error. For each the list has a tuple (group, request,
         result or error); the list may be empty.
         """
         busy = [state for state in self._states.values() if state.pending]
         wake_at = min([until, *(state.first_due for state in busy)])
-        ready = wait_any([state.connection for state in busy], wake_at, self._clock)
+        ready = wait_any([state.connection for state in busy], wake_at, self._clock, self._waker)
         drained: list[tuple[G, R, T | RocketMQError]] = []
         for connection in ready:
             self._take_responses(self._states[connection.address], drained)
@@ -211,12 +223,16 @@ class Pipeline(Generic[G, R, T]):
 
 
 def wait_any(
-    connections: Sequence[Connection], until: float, clock: Callable[[], float] = time.monotonic
+    connections: Sequence[Connection],
+    until: float,
+    clock: Callable[[], float] = time.monotonic,
+    waker: Waker | None = None,
 ) -> list[Connection]:
     """Wait until a connection has a response or has ended; return all such connections.
 
-    Return an empty list if there is none when the clock shows `until`. Even after that moment, bytes that have already
-    arrived at this machine are received first, for at most `_LATE_S`, so that responses among them count.
+    Return an empty list if there is none when the clock shows `until`, or when the waker is set. Even after `until`,
+    bytes that have already arrived at this machine are received first, for at most `_LATE_S`, so that responses among
+    them count.
     """
     late_until: float | None = None
     while True:
@@ -229,4 +245,10 @@ def wait_any(
             if not any(moved) or time.monotonic() >= late_until:
                 return []
         elif not any(moved):
-            wait_ready([connection.wants for connection in connections], left_s)
+            if waker and waker.is_set:
+                return []
+            wait_ready([*_wakes(waker), *(connection.wants for connection in connections)], left_s)
+
+
+def _wakes(waker: Waker | None) -> list[tuple[Waitable, int]]:
+    return [(waker, READ)] if waker else []

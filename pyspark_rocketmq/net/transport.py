@@ -146,6 +146,11 @@ class Waker:
         """Return the descriptor that becomes readable."""
         return self._receiver.fileno()
 
+    @property
+    def is_set(self) -> bool:
+        """Whether the descriptor is readable."""
+        return self._is_set
+
     def wake(self) -> None:
         """Make the descriptor readable; do nothing if it is readable already or closed."""
         with self._lock:

@@ -13,10 +13,11 @@ from ..broker_errors import error_for
 from ..cluster.messages import STORED, Receipt, Sending, send_header
 from ..cluster.servers import signed, unsigned_fields
 from ..cluster.settings import ClusterSettings
-from ..errors import LocalProtocolError, MalformedFrame
+from ..errors import LocalProtocolError
 from ..model import MessageQueue
-from ..wire.commands import SendHeaderV2
-from ..wire.header import Command, HeaderType, PreparedRequest, encode_head, json_text
+from ..wire.codes import ResponseCode
+from ..wire.commands import SendHeaderV2, SendMessageResponseHeader, from_fields
+from ..wire.header import Command, HeaderType, PreparedRequest, SendResponse, encode_head, json_text
 from ..wire.value_classes import wire_name
 from .schedule import QueuedSend
 
@@ -24,7 +25,8 @@ __all__ = ["SendTemplate", "encode_text", "read_receipt", "read_response"]
 
 _CHANGING = tuple(wire_name(SendHeaderV2, name) for name in ("queue_id", "sys_flag", "born_timestamp", "flag"))
 _PROPERTIES = wire_name(SendHeaderV2, "properties")
-_STATUSES = {int(status): status for status in STORED}
+_STORED = frozenset(map(int, STORED))
+_SUCCESS = ResponseCode.SUCCESS
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -82,24 +84,19 @@ class SendTemplate:
 
 def read_response(response: Command) -> Command:
     """Return the response to a send that was stored; raise the broker's error if it was not."""
-    if response.code not in _STATUSES:
+    if response.code not in _STORED:
         raise error_for(response.code, response.remark)
     return response
 
 
 def read_receipt(response: Command, queue: MessageQueue) -> Receipt:
     """Return where a send to a queue was stored; raise `MalformedFrame` if the response does not say so."""
-    fields = response.fields or {}
-    try:
-        queue_id, queue_offset = int(fields["queueId"]), int(fields["queueOffset"])
+    if isinstance(response, SendResponse) and response.stored[2]:
+        queue_id, offset, message_id, transaction_id = response.stored
         stored_at = queue if queue_id == queue.queue_id else queue._replace(queue_id=queue_id)
-        return Receipt(
-            _STATUSES[response.code],
-            fields["msgId"],
-            stored_at,
-            queue_offset,
-            fields.get("transactionId"),
-            fields.get("recallHandle"),
-        )
-    except (KeyError, ValueError) as cause:
-        raise MalformedFrame(f"a send's response without usable {cause}") from cause
+        # This costs half as much as calling `Receipt`.
+        return tuple.__new__(Receipt, (_SUCCESS, message_id, stored_at, offset, transaction_id, None))
+    stored = from_fields(SendMessageResponseHeader, response.fields)
+    stored_at = queue._replace(queue_id=stored.queue_id)
+    status, offset = ResponseCode(response.code), stored.queue_offset
+    return Receipt(status, stored.msg_id, stored_at, offset, stored.transaction_id, stored.recall_handle)

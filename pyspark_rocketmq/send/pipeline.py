@@ -25,11 +25,12 @@ from functools import partial
 from itertools import groupby
 
 from ..cluster.cluster import Cluster
-from ..errors import FrameTooLarge, RequestTimeout, RocketMQError, TopicNotFound
+from ..errors import FrameTooLarge, LocalProtocolError, RequestTimeout, RocketMQError, TopicNotFound
 from ..model import SendRequest
 from ..net.deadline import Deadline
 from ..net.pipeline import Pipeline, RequestKind
 from ..net.pool import pool_for
+from ..net.transport import Waker
 from ..wire.codes import RequestCode
 from ..wire.header import Command
 from .failures import Cure, judge, status_error
@@ -44,6 +45,7 @@ _GROUP = 16
 """The number of submitted requests that leave together."""
 _BURST_S = 0.1
 """With a rate limit: the time after a rest for which rows may be taken at once."""
+_LONGEST_WAIT_S = 3600.0
 _MOST_HEADER_BYTES = 8 * 1024
 """An upper bound of a send's header without its properties."""
 
@@ -57,6 +59,7 @@ class SendPipeline:
         settings: SendSettings,
         queues: Queues,
         clock: Callable[[], float] = time.monotonic,
+        waker: Waker | None = None,
     ) -> None:
         self._cluster = cluster
         self._settings = settings
@@ -68,7 +71,10 @@ class SendPipeline:
             "it may be stored; check the broker's load, or raise sendMsgTimeout",
             read_response,
         )
-        self._port: Pipeline[BrokerState, QueuedSend, Command] = Pipeline(pool_for(cluster.settings.net), kind, clock)
+        pool = pool_for(cluster.settings.net)
+        self._port: Pipeline[BrokerState, QueuedSend, Command] = Pipeline(pool, kind, clock, waker)
+        self._waker = waker
+        """With it another thread can end `wait`."""
         self._schedule = Schedule(settings, queues)
         self._templates: dict[tuple[str, str, bool], SendTemplate] = {}
         self._reached: set[str] = set()
@@ -84,6 +90,11 @@ class SendPipeline:
         return f"<SendPipeline {self._schedule!r}, {len(self._outcomes)} outcomes>"
 
     @property
+    def count(self) -> int:
+        """The number of requests that have not ended."""
+        return self._schedule.count
+
+    @property
     def statistics(self) -> SendStatistics:
         """Counts and times since the pipeline was made."""
         self._statistics.retries, self._statistics.pauses = self._schedule.retries, self._schedule.pauses
@@ -93,16 +104,16 @@ class SendPipeline:
 
     def submit(self, request: SendRequest) -> None:
         """Take a request; wait while too many bytes of other requests wait, or while the rate limit forbids it."""
-        self._limit_rate(len(request.rows))
+        if self._settings.rows_per_second is not None:
+            self._limit_rate(len(request.rows) / self._settings.rows_per_second)
         while self._schedule.is_full:
             self._pump(math.inf)
         try:
             properties = self._check(request)
-            send = self._schedule.add(request, self._clock())
+            self._schedule.add(request, properties, self._clock())
         except RocketMQError as error:
             self._fail(request, error.locate(topic=request.topic), is_unknown=False)
             return
-        send.properties = properties
         self._unsent += 1
         if self._unsent >= _GROUP:
             self._pump(-math.inf)
@@ -118,10 +129,30 @@ class SendPipeline:
         outcomes, self._outcomes = self._outcomes, []
         return outcomes
 
+    def wait(self) -> list[Outcome]:
+        """Send what may go, and return the requests that have ended; if there are none, wait for responses first.
+
+        Return an empty list when the waker is set, and when a pause ends.
+        """
+        self._pump(-math.inf if self._outcomes else math.inf)
+        outcomes, self._outcomes = self._outcomes, []
+        return outcomes
+
     def flush(self) -> None:
         """Wait until all submitted requests have ended, the last one at its deadline."""
         while self._schedule.count:
             self._pump(math.inf)
+
+    def stop(self) -> None:
+        """End the requests that are not in flight, without sending them, and wait until the others have ended.
+
+        Their attempts in flight are the last ones, so this takes no longer than the timeout of an attempt.
+        """
+        for send in self._schedule.stop():
+            what = "not sent, because the pipeline was stopped"
+            error = self._locate(LocalProtocolError(what, advice="look for the error that stopped it"), send)
+            self._fail(send.request, error, is_unknown=send.is_unknown)
+        self.flush()
 
     def close(self) -> None:
         """Return the connections; requests that have not ended get no outcome."""
@@ -129,16 +160,14 @@ class SendPipeline:
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
-    def _limit_rate(self, rows: int) -> None:
-        rate = self._settings.rows_per_second
-        if rate is None:
-            return
+    def _limit_rate(self, seconds: float) -> None:
+        """Wait until the next request may be taken, which takes `seconds` of the rate limit."""
         begun = now = self._clock()
         while now < self._next_at:
             self._pump(self._next_at)
             now = self._clock()
         self._statistics.limited_s += now - begun
-        self._next_at = max(self._next_at, now - _BURST_S) + rows / rate
+        self._next_at = max(self._next_at, now - _BURST_S) + seconds
 
     def _check(self, request: SendRequest) -> bytes:
         """Return the encoded properties of a request; raise if it does not fit a frame, or if they are no text."""
@@ -211,7 +240,7 @@ class SendPipeline:
     ) -> None:
         self._cluster.routes.expire(topic)
         if error.retriable:
-            self._schedule.pause(broker, self._clock(), broker.epoch, cost_s)
+            self._schedule.pause(broker, error, self._clock(), broker.epoch, cost_s)
             self._schedule.put_back(sends, broker, error)
         else:
             self._fail_all(broker, sends, error)
@@ -225,8 +254,8 @@ class SendPipeline:
 
     def _drain(self, until: float) -> None:
         begun = self._clock()
-        until = min(until, self._schedule.next_event(begun))
-        if not self._port.in_flight:
+        until = min(until, self._schedule.next_event(begun), begun + _LONGEST_WAIT_S)
+        if not self._port.in_flight and not self._waker:
             time.sleep(max(0.0, until - begun) if self._schedule.count else 0.0)
             self._statistics.waiting_s += self._clock() - begun
             return
@@ -265,11 +294,12 @@ class SendPipeline:
         if error.refresh_routes:
             self._cluster.routes.expire(send.request.topic)
         if verdict.cure is Cure.PAUSE:
-            self._schedule.throttle(send, broker, error, now)
+            if self._schedule.throttle(send, broker, error, now):
+                self._fail(send.request, self._explain(send), is_unknown=send.is_unknown)
             return
         send.is_unknown |= verdict.is_unknown
         if verdict.is_of_broker:
-            self._schedule.pause(broker, now, send.epoch)
+            self._schedule.pause(broker, error, now, send.epoch)
         may_repeat = verdict.cure is Cure.AGAIN or (verdict.cure is Cure.ELSEWHERE and not send.is_bound)
         if self._schedule.fail(send, broker, error, now, may_repeat=may_repeat):
             self._fail(send.request, self._explain(send), is_unknown=send.is_unknown)
@@ -286,11 +316,12 @@ class SendPipeline:
 
     def _explain(self, send: QueuedSend) -> RocketMQError:
         """Return the error of a send that has failed, with its place and the number of its attempts."""
-        if send.error is None:
+        reason = self._schedule.reason(send)
+        if reason is None:
             what = "no answer to a send" if send.attempts else "other sends were waiting for the same brokers"
             advice = "check the brokers' load, or raise sendTimeoutMs"
             return self._locate(RequestTimeout(what, advice=advice), send)
-        error = self._locate(copy.copy(send.error), send)
+        error = self._locate(copy.copy(reason), send)
         if send.attempts > 1:
             error.what += f" ({send.attempts} attempts)"
         return error

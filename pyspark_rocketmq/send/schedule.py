@@ -22,7 +22,6 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import count
 from random import Random
 
@@ -40,6 +39,8 @@ MOST_HELD_BYTES = 32 * 2**20
 """Bytes of all sends that have not ended, in flight or waiting, at which no more are taken."""
 _SEND_BYTES = 1024
 """The memory that a send takes besides its body, as `MOST_HELD_BYTES` counts it."""
+_MOST_ENDED = 1024
+"""The number of sends that are remembered after they have ended, besides as many as have not ended."""
 _BROKER_PAUSE = Backoff(first_s=0.02, longest_s=3.0)
 _SEND_PAUSE = Backoff(first_s=0.1, longest_s=3.0)
 _REST_PER_COST = 4.0
@@ -53,7 +54,17 @@ _random = Random()
 class BrokerState:
     """A broker, as far as sends to it are concerned."""
 
-    __slots__ = ("bytes_in_flight", "epoch", "in_flight", "name", "pause_count", "paused_until", "ready")
+    __slots__ = (
+        "bytes_in_flight",
+        "epoch",
+        "error",
+        "in_flight",
+        "name",
+        "pause_count",
+        "paused_until",
+        "ready",
+        "room",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -61,57 +72,69 @@ class BrokerState:
         self.bytes_in_flight = 0
         self.ready: deque[QueuedSend] = deque()
         """The sends that wait for room at this broker."""
+        self.room = 0
+        """The number of sends that may go now."""
         self.paused_until = -math.inf
         self.pause_count = 0
         """The number of pauses since the broker last stored a send that went out after the last pause."""
+        self.error: RocketMQError | None = None
+        """The reason for the last pause."""
         self.epoch = 0
         """The number of all pauses: attempts of an earlier epoch say nothing about the broker's present state."""
 
     def __repr__(self) -> str:
         return f"<BrokerState {self.name} {self.in_flight} in flight, {len(self.ready)} ready>"
 
+    def open(self, now: float, share: int) -> None:
+        """Compute how many sends may go now, if at most `share` may be in flight.
+
+        After a pause, only one may be in flight until the broker has stored it. None may go while less than a quarter
+        of the share is free.
+        """
+        most = 1 if self.pause_count else share
+        room = most - self.in_flight
+        self.room = room if now >= self.paused_until and room * 4 >= most else 0
+
+    def fits(self, size: int, most_bytes: int) -> bool:
+        """Return whether a send of this size may go now, if at most `most_bytes` may be in flight."""
+        return self.room > 0 and (not self.in_flight or self.bytes_in_flight + size <= most_bytes)
+
 
 class QueuedSend:
-    """A request on its way: the queue of its present or last attempt, and what became of earlier attempts."""
+    """A request on its way: the queue of its present or last attempt, and what became of earlier attempts.
 
-    __slots__ = (
-        "attempts",
-        "avoided",
-        "due_at",
-        "epoch",
-        "error",
-        "failures",
-        "has_ended",
-        "holds_lane",
-        "is_bound",
-        "is_in_flight",
-        "is_unknown",
-        "properties",
-        "queue",
-        "request",
-        "rests",
-        "size",
-    )
+    Most sends have one attempt, so the values of a new send are attributes of the class.
+    """
 
-    def __init__(self, request: SendRequest, size: int, due_at: float) -> None:
+    attempts = 0
+    failures = 0
+    """The number of attempts that count as failed."""
+    rests = 0
+    """The number of times when there was no way to its queue."""
+    epoch = 0
+    """The `epoch` of its broker when the last attempt began."""
+    avoided: BrokerState | None = None
+    """The broker of the last failed attempt, at which an unbound send is not tried again if there are others."""
+    error: RocketMQError | None = None
+    """The reason why the last attempt failed, or why there was none."""
+    is_unknown = False
+    """Whether an attempt may have stored the request although it failed."""
+    is_in_flight = False
+    has_ended = False
+    is_old = False
+    """Whether many later sends have ended before this one."""
+    holds_lane = False
+    """Whether it is the first one in the lane of its queue."""
+
+    def __init__(self, request: SendRequest, properties: bytes, due_at: float) -> None:
         self.request = request
         self.queue = request.queue
         self.is_bound = request.queue is not None
         """Whether each attempt must go to `queue`."""
-        self.properties = b""
+        self.properties = properties
         """The properties as they are sent."""
-        self.size = size
+        self.size = len(request.body) + len(properties)
         self.due_at = due_at
-        self.attempts = self.failures = self.rests = self.epoch = 0
-        self.avoided: BrokerState | None = None
-        """The broker of the last failed attempt, at which an unbound send is not tried again if there are others."""
-        self.error: RocketMQError | None = None
-        """The reason why the last attempt failed, or why there was none."""
-        self.is_unknown = False
-        """Whether an attempt may have stored the request although it failed."""
-        self.is_in_flight = self.has_ended = False
-        self.holds_lane = False
-        """Whether it is the first one in the lane of its queue."""
 
     def __repr__(self) -> str:
         return f"<QueuedSend to {self.queue or self.request.topic}, {self.attempts} attempts>"
@@ -127,15 +150,37 @@ class _TopicState:
         self._places = [(queue, brokers[queue.broker_name]) for queue in _interleave(source)]
         self._next = start
 
-    def turn(self, fits: Callable[[BrokerState], bool]) -> tuple[MessageQueue, BrokerState] | None:
-        """Return the next queue in turn whose broker `fits`, and this broker; None if there is no such broker."""
-        places = self._places
-        for _ in places:
-            place = places[self._next % len(places)]
-            self._next += 1
-            if fits(place[1]):
+    def turn(self, size: int, most_bytes: int, avoided: BrokerState | None) -> tuple[MessageQueue, BrokerState] | None:
+        """Return the next queue in turn, and its broker, that has room for a send of this size and is not `avoided`.
+
+        Return None if there is no such queue.
+        """
+        for _ in self._places:
+            place = self.next_place()
+            if place[1] is not avoided and place[1].fits(size, most_bytes):
                 return place
         return None
+
+    def next_place(self) -> tuple[MessageQueue, BrokerState]:
+        """Return the next queue in turn, and its broker."""
+        self._next = (self._next + 1) % len(self._places)
+        return self._places[self._next]
+
+    def next_queue(self, now: float) -> MessageQueue:
+        """Return the next queue in turn whose broker does not pause; if all brokers pause, the next one in turn."""
+        for _ in self._places:
+            queue, broker = self.next_place()
+            if broker.paused_until <= now:
+                return queue
+        return self.next_place()[0]
+
+    def avoided(self, send: QueuedSend, now: float) -> BrokerState | None:
+        """Return the broker at which a send failed, so that it must go to another one.
+
+        Return None if it may go there, because all other brokers of the topic pause, or there are none.
+        """
+        has_others = any(broker.paused_until <= now for broker in self.brokers if broker is not send.avoided)
+        return send.avoided if has_others else None
 
 
 class Schedule:
@@ -164,6 +209,7 @@ class Schedule:
         self.count = 0
         """The number of sends that have not ended."""
         self.retries = self.pauses = 0
+        self._is_stopped = False
 
     def __repr__(self) -> str:
         return f"<Schedule {self.count} sends, {self.in_flight} in flight, {len(self._brokers)} brokers>"
@@ -180,23 +226,37 @@ class Schedule:
 
     # --- adding ------------------------------------------------------------------------------------------------------
 
-    def add(self, request: SendRequest, now: float) -> QueuedSend:
-        """Add a request; raise the error of `queues` if it names no queue and those of its topic are not known."""
-        send = QueuedSend(request, len(request.body) + len(request.properties), now + self._settings.deadline_s)
+    def add(self, request: SendRequest, properties: bytes, now: float) -> QueuedSend:
+        """Add a request, with its properties as they are sent.
+
+        Raise the error of `queues` if the request names no queue and those of its topic are not known.
+        """
+        send = QueuedSend(request, properties, now + self._settings.deadline_s)
         if not send.is_bound:
             topic = self._topic(request.topic)
             if not self._settings.keeps_order:
                 topic.ready.append(send)
             else:
-                place = topic.turn(lambda broker: broker.paused_until <= now) or topic.turn(lambda _: True)
-                assert place is not None
-                send.queue, send.is_bound = place[0], True
+                send.queue, send.is_bound = topic.next_queue(now), True
         if send.is_bound:
             self._join(send)
+        if len(self._live) > _MOST_ENDED + 2 * self.count:
+            self._forget_ended()
         self._live.append(send)
         self._held_bytes += send.size + _SEND_BYTES
         self.count += 1
         return send
+
+    def _forget_ended(self) -> None:
+        """Forget the sends that have ended, and copy the bodies of those that were here the last time.
+
+        A body may be part of a large buffer, which otherwise stays in memory as long as a single send of it waits.
+        """
+        self._live = deque(send for send in self._live if not send.has_ended)
+        for send in self._live:
+            if send.is_old and isinstance(send.request.body, memoryview):
+                send.request = send.request._replace(body=bytes(send.request.body))
+            send.is_old = True
 
     def _join(self, send: QueuedSend) -> None:
         """Let a bound send wait at its broker, or in the lane of its queue."""
@@ -240,78 +300,47 @@ class Schedule:
         self._wake(now)
         brokers = list(self._brokers.values())
         self._turn = (self._turn + 1) % max(1, len(brokers))
-        is_open = {broker: self._is_open(broker, now) for broker in brokers}
+        share = self.share
+        for broker in brokers:
+            broker.open(now, share)
         taken: dict[BrokerState, list[QueuedSend]] = {}
         for broker in (*brokers[self._turn :], *brokers[: self._turn]):
-            if is_open[broker] and broker.ready:
+            if broker.ready and broker.room:
                 self._take_bound(broker, taken)
         for topic in self._topics.values():
             if topic.ready:
-                self._take_unbound(topic, is_open, taken, now)
+                self._take_unbound(topic, taken, now)
         return list(taken.items())
 
     def _take_bound(self, broker: BrokerState, taken: dict[BrokerState, list[QueuedSend]]) -> None:
-        ready = broker.ready
-        while ready:
+        ready, most = broker.ready, self._settings.max_bytes_in_flight
+        while ready and self.in_flight < self._settings.max_in_flight:
             if ready[0].has_ended:
                 ready.popleft()
-            elif self._fits(broker, ready[0]):
+            elif broker.fits(ready[0].size, most):
                 self._begin(ready.popleft(), broker, taken)
             else:
                 return
 
-    def _take_unbound(
-        self,
-        topic: _TopicState,
-        is_open: dict[BrokerState, bool],
-        taken: dict[BrokerState, list[QueuedSend]],
-        now: float,
-    ) -> None:
-        ready = topic.ready
-        while ready:
+    def _take_unbound(self, topic: _TopicState, taken: dict[BrokerState, list[QueuedSend]], now: float) -> None:
+        ready, most = topic.ready, self._settings.max_bytes_in_flight
+        while ready and self.in_flight < self._settings.max_in_flight:
             send = ready[0]
             if send.has_ended:
                 ready.popleft()
                 continue
-            place = topic.turn(partial(self._may_take, send, self._avoided(topic, send, now), is_open))
+            avoided = topic.avoided(send, now) if send.avoided else None
+            place = topic.turn(send.size, most, avoided)
             if place is None:
                 return
             send.queue = place[0]
             self._begin(ready.popleft(), place[1], taken)
 
-    def _may_take(
-        self,
-        send: QueuedSend,
-        avoided: BrokerState | None,
-        is_open: dict[BrokerState, bool],
-        broker: BrokerState,
-    ) -> bool:
-        return is_open[broker] and broker is not avoided and self._fits(broker, send)
-
-    def _avoided(self, topic: _TopicState, send: QueuedSend, now: float) -> BrokerState | None:
-        """Return the broker that an unbound send does not go to; None if all others pause, or there are none."""
-        others = (broker for broker in topic.brokers if broker is not send.avoided)
-        return send.avoided if send.avoided and any(broker.paused_until <= now for broker in others) else None
-
-    def _is_open(self, broker: BrokerState, now: float) -> bool:
-        if now < broker.paused_until or self.in_flight >= self._settings.max_in_flight:
-            return False
-        most = self._most(broker)
-        return (most - broker.in_flight) * 4 >= most
-
-    def _most(self, broker: BrokerState) -> int:
-        """Return the most sends in flight to a broker; only one after a pause, until the broker has stored it."""
-        return 1 if broker.pause_count else self.share
-
-    def _fits(self, broker: BrokerState, send: QueuedSend) -> bool:
-        if self.in_flight >= self._settings.max_in_flight or broker.in_flight >= self._most(broker):
-            return False
-        return not broker.in_flight or broker.bytes_in_flight + send.size <= self._settings.max_bytes_in_flight
-
     def _begin(self, send: QueuedSend, broker: BrokerState, taken: dict[BrokerState, list[QueuedSend]]) -> None:
         send.attempts += 1
         send.epoch = broker.epoch
         send.is_in_flight = True
+        broker.room -= 1
         broker.in_flight += 1
         broker.bytes_in_flight += send.size
         self.in_flight += 1
@@ -329,11 +358,18 @@ class Schedule:
             broker.pause_count = 0
         return self._end(send)
 
-    def throttle(self, send: QueuedSend, broker: BrokerState, error: RocketMQError, now: float) -> None:
-        """Let a broker pause because it was too busy for a send, which is sent again; this counts as no attempt."""
+    def throttle(self, send: QueuedSend, broker: BrokerState, error: RocketMQError, now: float) -> bool:
+        """Let a broker pause because it was too busy for a send, which is sent again; this counts as no attempt.
+
+        Return whether the send has ended by that, because the schedule was stopped.
+        """
         self._release(send, broker)
-        self.pause(broker, now, send.epoch)
+        self.pause(broker, error, now, send.epoch)
+        if self._is_stopped:
+            send.error = error
+            return self._end(send)
         self._return(send, broker, error)
+        return False
 
     def fail(
         self, send: QueuedSend, broker: BrokerState, error: RocketMQError, now: float, *, may_repeat: bool
@@ -342,7 +378,7 @@ class Schedule:
         self._release(send, broker)
         send.error = error
         send.failures += 1
-        if may_repeat and send.failures <= self._settings.retries:
+        if may_repeat and send.failures <= self._settings.retries and not self._is_stopped:
             if send.has_ended:
                 self._end(send)
             else:
@@ -373,14 +409,15 @@ class Schedule:
             else:
                 heapq.heappush(self._resting, (until, next(self._numbers), send))
 
-    def pause(self, broker: BrokerState, now: float, epoch: int, cost_s: float = 0.0) -> None:
-        """Let a broker pause, unless it has done so since the attempt, which had this `epoch`, was sent.
+    def pause(self, broker: BrokerState, error: RocketMQError, now: float, epoch: int, cost_s: float = 0.0) -> None:
+        """Let a broker pause because of an error, unless it has done so since the attempt, of this `epoch`, was sent.
 
         `cost_s` is the time that a failed attempt to connect took from all brokers.
         """
         if epoch == broker.epoch:
             pause_s = max(_BROKER_PAUSE.delay_s(broker.pause_count), _REST_PER_COST * cost_s)
             broker.paused_until = now + pause_s
+            broker.error = error
             broker.pause_count += 1
             broker.epoch += 1
             self.pauses += 1
@@ -399,6 +436,23 @@ class Schedule:
                 self._end(send)
             expired.append(send)
         return expired
+
+    def stop(self) -> list[QueuedSend]:
+        """End the sends that are not in flight, and return them; those in flight get no further attempt."""
+        self._is_stopped = True
+        waiting = [send for send in self._live if not (send.has_ended or send.is_in_flight)]
+        for send in waiting:
+            self._leave(send)
+        return waiting
+
+    def reason(self, send: QueuedSend) -> RocketMQError | None:
+        """Return why a send was not stored: its own last error, or that of a pausing broker for which it waits."""
+        brokers: Iterable[BrokerState]
+        if send.queue is not None:
+            brokers = [self._broker(send.queue.broker_name)]
+        else:
+            brokers = self._topics[send.request.topic].brokers
+        return send.error or next((broker.error for broker in brokers if broker.pause_count), None)
 
     def next_event(self, now: float) -> float:
         """Return the next moment at which a send may go, or ends at its deadline, although no response has come."""
@@ -449,7 +503,7 @@ class Schedule:
     def _retry(self, send: QueuedSend, broker: BrokerState, now: float) -> None:
         send.avoided = broker
         topic = None if send.is_bound else self._topics[send.request.topic]
-        if topic is not None and self._avoided(topic, send, now):
+        if topic is not None and topic.avoided(send, now):
             topic.ready.appendleft(send)
         else:
             until = now + _SEND_PAUSE.delay_s(send.failures - 1)

@@ -3,8 +3,8 @@
 Both forms have the same fields; the type byte of a frame states its form. JSON is written as the Java client writes
 it: compact, with keys in alphabetical order.
 
-Two operations that happen thousands of times a second have fast paths. `cut_pull_responses` decodes responses to
-pulls whose headers have the usual form; compiled code could replace it. `PreparedRequest` encodes requests that differ
+Two operations that happen thousands of times a second have fast paths. `cut_responses` decodes responses to pulls and
+sends whose headers have the usual form; compiled code could replace it. `PreparedRequest` encodes requests that differ
 only in numbers and one text.
 """
 
@@ -92,12 +92,12 @@ def encode_head(command: Command) -> bytes:
 
 def decode_command(frame: memoryview) -> Command:
     """Return the command in one complete frame; its body is a view of the frame."""
-    responses, _ = cut_pull_responses(frame, 0, len(frame), len(frame))
+    responses, _ = cut_responses(frame, 0, len(frame), len(frame))
     return responses[0] if responses else decode_any_command(frame)
 
 
 def decode_any_command(frame: memoryview) -> Command:
-    """Return the command in one complete frame, without the fast path for responses to pulls."""
+    """Return the command in one complete frame, without the fast path for responses to pulls and sends."""
     header_type, header, body = split_frame(frame)
     if len(header) > MOST_HEADER_BYTES:
         raise LimitExceeded(
@@ -166,7 +166,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-# --- responses to pulls ----------------------------------------------------------------------------------------------
+# --- responses to pulls and sends ------------------------------------------------------------------------------------
 
 _PREFIX = struct.Struct(">II")
 """The first 8 bytes of a frame: its length, and header type and header length as one number.
@@ -182,46 +182,54 @@ _PULL_RESPONSE = re.compile(
     % (MIN_FRAME_BYTES, _FLAGS, _OFFSET, _BOUND, _BOUND, _FLAGS, _NUMBER, _NUMBER)
 )
 """A usual response to a pull, up to the end of its header: compact JSON without escapes, with numbers in range."""
+_ID = rb'"msgId":"([0-9A-F,]+)",'
+_SEND_RESPONSE = re.compile(
+    rb'(?s:.{%d})\{"code":0,"extFields":\{"queueId":"(\d{1,9})",(?:"transactionId":"([ !#-\[\]-~]+)",)?(?:%b)?'
+    rb'"TRACE_ON":"\w+","MSG_REGION":"\w+",(?:%b)?"queueOffset":%b\},"flag":1,"language":"JAVA",'
+    rb'"opaque":(%b),"serializeTypeCurrentRPC":"JSON","version":%b\}'
+    % (MIN_FRAME_BYTES, _ID, _ID, _OFFSET, _NUMBER, _NUMBER)
+)
+"""A usual response to a send, up to the end of its header. Brokers of 4.9 and 5 write the message id in two places."""
 
 
-def cut_pull_responses(data: memoryview, start: int, end: int, max_frame_bytes: int) -> tuple[list[PullResponse], int]:
-    """Return the responses to pulls at the beginning of `data[start:end]`, and the position where the last one ends.
+def cut_responses(data: memoryview, start: int, end: int, max_frame_bytes: int) -> tuple[list[QuickResponse], int]:
+    """Return the responses at the beginning of `data[start:end]`, and the position where the last one ends.
 
-    They must have found messages and have a header as brokers 4.9 to 5.5 write it. Stop at the first frame that is
-    anything else, larger than `max_frame_bytes`, or incomplete.
+    They must be responses to pulls that found messages, or to sends that were stored, and have a header as brokers 4.9
+    to 5.5 write it. Stop at the first frame that is anything else, larger than `max_frame_bytes`, or incomplete.
     """
-    responses: list[PullResponse] = []
+    responses: list[QuickResponse] = []
     while end - start >= MIN_FRAME_BYTES:
         length, header_bytes = _PREFIX.unpack_from(data, start)
         frame_end = start + PREFIX_BYTES + length
         if frame_end > end or frame_end - start > max_frame_bytes:
             break
+        make: type[QuickResponse] = PullResponse
         header = _PULL_RESPONSE.match(data, start, frame_end)
+        if header is None:
+            make, header = SendResponse, _SEND_RESPONSE.match(data, start, frame_end)
         if header is None or header.end() - start != header_bytes + MIN_FRAME_BYTES:
             break
-        responses.append(PullResponse(data[start:frame_end], data[header.end() : frame_end], header.groups()))
+        responses.append(make(data[start:frame_end], data[header.end() : frame_end], header.groups()))
         start = frame_end
     return responses, start
 
 
-class PullResponse(Command):
-    """A response to a pull that found messages, with a header as brokers 4.9 to 5.5 write it.
+class QuickResponse(Command):
+    """A successful response with a header as brokers 4.9 to 5.5 write it.
 
-    Thousands arrive each second. Of the header, only the opaque and four `numbers` are decoded at once; other fields
-    are rarely used, and are decoded when they are accessed.
+    Thousands arrive each second. Of the header, only the opaque and what subclasses need is decoded at once; other
+    fields are rarely used, and are decoded when they are accessed.
     """
 
-    __slots__ = ("_frame", "numbers")
+    __slots__ = ("_frame",)
     code = 0
     flag = RESPONSE_FLAG
     language = LanguageCode.JAVA
     header_type = HeaderType.JSON
 
-    def __init__(self, frame: memoryview, body: memoryview, numbers: Sequence[bytes]) -> None:
-        broker_id, following, maximum, minimum, opaque = numbers
-        self._frame, self.body, self.opaque = frame, body, int(opaque)
-        self.numbers = int(following), int(minimum), int(maximum), int(broker_id)
-        """Next, minimum and maximum offset, and the id of the broker process to pull from next."""
+    def __init__(self, frame: memoryview, body: memoryview, values: Sequence[bytes]) -> None:
+        self._frame, self.body, self.opaque = frame, body, int(values[-1])
 
     def __eq__(self, other: object) -> bool:
         return other == self.plain()
@@ -244,6 +252,31 @@ class PullResponse(Command):
     def plain(self) -> Command:
         """Return the response as a `Command` with all fields decoded."""
         return decode_any_command(self._frame)
+
+
+class PullResponse(QuickResponse):
+    """A response to a pull that found messages."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self, frame: memoryview, body: memoryview, values: Sequence[bytes]) -> None:
+        broker_id, following, maximum, minimum, opaque = values
+        self._frame, self.body, self.opaque = frame, body, int(opaque)
+        self.numbers = int(following), int(minimum), int(maximum), int(broker_id)
+        """Next, minimum and maximum offset, and the id of the broker process to pull from next."""
+
+
+class SendResponse(QuickResponse):
+    """A response to a send that was stored."""
+
+    __slots__ = ("stored",)
+
+    def __init__(self, frame: memoryview, body: memoryview, values: Sequence[bytes]) -> None:
+        queue_id, transaction_id, early_id, late_id, offset, opaque = values
+        self._frame, self.body, self.opaque = frame, body, int(opaque)
+        message_id = str(late_id or early_id or b"", "ascii")
+        self.stored = int(queue_id), int(offset), message_id, str(transaction_id, "ascii") if transaction_id else None
+        """Queue number, offset, message id (empty if the response has none), and transaction id."""
 
 
 # --- requests that differ in few fields -------------------------------------------------------------------------------

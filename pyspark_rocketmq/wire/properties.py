@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from ..errors import DecodeError, LocalProtocolError
 
 __all__ = [
+    "MAX_BATCH_PROPERTIES_BYTES",
     "MAX_PROPERTIES_BYTES",
     "RESERVED_NAMES",
     "TRANSIENT_PREFIX",
@@ -30,6 +31,13 @@ __all__ = [
 
 MAX_PROPERTIES_BYTES = 32767
 """Longest property text, limited by the signed 16-bit length field of a stored record."""
+
+MAX_BATCH_PROPERTIES_BYTES = MAX_PROPERTIES_BYTES - 1024
+"""Longest property text of a message in a batch.
+
+Brokers up to 5.3.3 append the properties of the batch and some of their own, and do not check the sum: a message with
+more than `MAX_PROPERTIES_BYTES` is acknowledged, and cannot be read.
+"""
 
 _NAME_END = "\x01"
 _ENTRY_END = "\x02"

@@ -24,8 +24,8 @@ from .header import (
     RESPONSE_FLAG,
     Command,
     HeaderType,
-    PullResponse,
-    cut_pull_responses,
+    QuickResponse,
+    cut_responses,
     decode_any_command,
     encode_command,
 )
@@ -78,8 +78,8 @@ class Session:
         self._wrapped = False
         self._owed = 0
         """Number of responses that may still arrive for requests that were given up or one-way."""
-        self._cut: Iterator[PullResponse] = iter(())
-        """Responses to pulls that were cut from the buffer and are not yielded yet."""
+        self._cut: Iterator[QuickResponse] = iter(())
+        """Responses that were cut from the buffer and are not yielded yet."""
 
     def __repr__(self) -> str:
         state = f"broken: {self.broken}" if self.broken else "open"
@@ -162,16 +162,14 @@ class Session:
         buffer, pending = self._buffer, self.pending
         try:
             while True:
-                responses, buffer.start = cut_pull_responses(
-                    buffer.chunk, buffer.start, buffer.end, self.max_frame_bytes
-                )
+                responses, buffer.start = cut_responses(buffer.chunk, buffer.start, buffer.end, self.max_frame_bytes)
                 self._cut = iter((*self._cut, *responses))
                 for response in self._cut:
                     if pending.pop(response.opaque, None) is not None:
                         yield _new(Response, (response.opaque, response))
                     else:
                         self._drop(response)
-                # The next frame is no usual response to a pull, is illegal, or is incomplete.
+                # The next frame is no usual response to a pull or send, is illegal, or is incomplete.
                 if (frame := buffer.next_frame()) is None:
                     return
                 command = decode_any_command(frame)

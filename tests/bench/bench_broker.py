@@ -1,7 +1,8 @@
-"""Start one real broker with the JVM settings of production, and fill topics with the official producer."""
+"""Start real brokers with the JVM settings of production, fill topics with the official producer, and empty them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -21,10 +22,16 @@ AS_SHIPPED = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC")
 """JVM switches of production. They override those of other tests, which start servers faster but make them slower."""
 HEAP_MB = 2048
 BROKER_OPTIONS = {"mappedFileSizeCommitLog": str(2**30), "mappedFileSizeConsumeQueue": "6000000"}
+NO_RETENTION = {"fileReservedTime": "0", "deleteWhen": "25"}
+"""The broker options with which `empty_log` works: every message has expired, but no hour is that of deletion."""
+ALL_HOURS, NO_HOUR = ";".join(f"{hour:02}" for hour in range(24)), "25"
 IN_MEMORY, FROM_DISK = 40, 0
 """The percentage of memory that a broker takes for page cache: by default, and when it shall answer as if from disk."""
 MEMORY_ANSWER, DISK_ANSWER = 32, 8
 """The number of messages that a response has at most, from memory and from disk."""
+_REMAINING_FILES = 3
+"""Files of the log that a broker keeps at most: the newest one, the one that it writes, and one made in advance."""
+_EMPTY_S = 180
 
 
 class FullSpeedSite(Site):
@@ -65,6 +72,21 @@ class BenchBroker:
         self.cluster.create_topic(name, queues=queues)
         return name
 
+    def readable(self, topic: str, queues: int = 8) -> int:
+        """Return how many messages have entered the topic's queues so far, deleted ones included."""
+        return sum(self.cluster.broker.max_offset(topic, queue_id) for queue_id in range(queues))
+
+    def empty_log(self) -> None:
+        """Delete the log's files but the newest ones, and wait until what remains is on disk.
+
+        The broker must have been started with the options `NO_RETENTION`.
+        """
+        files = self.cluster.broker.home / "store" / "commitlog"
+        self._set(f"deleteWhen={ALL_HOURS}")
+        wait_until(lambda: len(list(files.iterdir())) <= _REMAINING_FILES, "the log is emptied", _EMPTY_S)
+        self._set(f"deleteWhen={NO_HOUR}")
+        os.sync()
+
     def answer_size(self, shape: Shape) -> int:
         """Return the number of messages in the response to a pull that requests 32 of them."""
         queue = MessageQueue(self.topic(shape), self.cluster.broker.broker_name, 0)
@@ -92,15 +114,20 @@ class BenchBroker:
         return topic
 
     def _take_as_cached(self, percent: int) -> None:
-        line = f"accessMessageInMemoryMaxRatio={percent}"
+        self._set(f"accessMessageInMemoryMaxRatio={percent}")
+
+    def _set(self, line: str) -> None:
         answer = self.cluster.broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=line.encode())
         assert answer.code == ResponseCode.SUCCESS, f"{line}: {answer.remark}"
 
 
 @contextmanager
-def open_bench_broker(version: str) -> Iterator[BenchBroker]:
-    """Start a name server and a `BenchBroker` of this release; stop and remove them after the `with` block."""
-    cluster = RealCluster(version, options=BROKER_OPTIONS)
+def open_bench_broker(version: str, **options: str) -> Iterator[BenchBroker]:
+    """Start a name server and a `BenchBroker` of this release; stop and remove them after the `with` block.
+
+    `options` are further lines of broker.conf.
+    """
+    cluster = RealCluster(version, options={**BROKER_OPTIONS, **options})
     site = FullSpeedSite(**{each.name: getattr(cluster.site, each.name) for each in fields(cluster.site)})
     for server in cluster.servers:
         server.site = site

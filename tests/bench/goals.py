@@ -24,6 +24,15 @@ from tests.bench.contenders import (
     SPARK_STREAM,
 )
 from tests.bench.results import Result
+from tests.bench.sink_contenders import (
+    DISCARDED,
+    JAVA_ASYNC,
+    JAVA_SYNC,
+    RAW_SENDS,
+    SEND_ENGINE,
+    SPARK_WRITE,
+    Writing,
+)
 
 DISK = f"{LARGE}, from disk"
 JAVA_DECODER = "Java MessageDecoder.decodes"
@@ -131,12 +140,32 @@ def _kafka(setting: str, wanted: float) -> Goal:
     return Goal(figure, wanted, "kafka", ratio(setting, SPARK_NO_MAP, _KAFKA), limit=limit)
 
 
+def spark_write_limit(writing: Writing, *others: str) -> Value:
+    """Return a function of a `Result`: the highest rate of a write from Spark, ÷ the best rate of `others`.
+
+    The cores are busy with the broker, with raw sockets, and with Spark's own work for rows that are discarded.
+    """
+    return at_full_use(writing, [*_WRITING_IN_SPARK], *others)
+
+
+def _sending(wanted: float, writing: Writing, other: str) -> Goal:
+    limit = None if other == RAW_SENDS else ratio(writing, RAW_SENDS, other)
+    return Goal(f"encode + send ÷ {other}, {writing}", wanted, "sink", ratio(writing, SEND_ENGINE, other), limit=limit)
+
+
+def _writing_us(wanted: float, writing: Writing) -> Goal:
+    limit = cpu(writing, (RAW_SENDS, "Python"), (DISCARDED, "Python"))
+    value = cpu(writing, (SPARK_WRITE, "Python"))
+    return Goal(f"Python µs per row written from Spark, {writing}", wanted, "sink", value, True, " µs", limit)
+
+
 def _bare(setting: object) -> Value:
     return ratio(setting, RAW_SOCKETS, *JAVA)
 
 
 _KAFKA = "Kafka batch"
 _IN_SPARK = [(RAW_SOCKETS, "Python"), (RAW_SOCKETS, "broker"), (READY, "Python"), (READY, "JVM")]
+_WRITING_IN_SPARK = [(RAW_SENDS, "Python"), (RAW_SENDS, "broker"), (DISCARDED, "Python"), (DISCARDED, "JVM")]
 _BEST = "best Java consumer"
 _ARROW = f"pull engine + Arrow, default columns ÷ {_BEST}"
 _SPARK_BATCH = f"Spark batch, default columns ÷ {_BEST}"
@@ -173,6 +202,14 @@ GOALS: Sequence[Goal] = (
     _kafka("100 B", 0.9),
     _python_us(LARGE, 1.6, "1 KiB"),
     _python_us(SMALL, 1.0, "100 B"),
+    *(_sending(0.8, Writing(batch, size), RAW_SENDS) for size in (1024, 100) for batch in (32, 128)),
+    *(_sending(2.0, Writing(batch, 1024), JAVA_SYNC) for batch in (32, 128)),
+    *(_sending(3.0, Writing(batch, 100), JAVA_SYNC) for batch in (32, 128)),
+    *(_sending(4.0, Writing(1, size), JAVA_SYNC) for size in (1024, 100)),
+    *(_sending(0.9, Writing(1, size), JAVA_ASYNC) for size in (1024, 100)),
+    *(_writing_us(1.5, Writing(batch, 1024)) for batch in (32, 128)),
+    *(_writing_us(0.8, Writing(batch, 100)) for batch in (32, 128)),
+    Goal("worker's peak memory, 5 GB written ÷ 0.5 GB", 1.1, "sink", alone("5 GB ÷ 0.5 GB"), at_most=True),
     Goal("trigger without tasks ÷ rate-micro-batch of one row", 1.3, "triggers", alone("empty ÷ rate"), at_most=True),
     Goal(
         "one message, p50 ÷ trigger without tasks, p50",

@@ -30,6 +30,21 @@ DECODING: Parts = {
     "bodies": ["bulk.py:body"],
     "names of topic and broker": ["bulk.py:_queue_texts"],
 }
+SENDING: Parts = {
+    "reading columns": ["columns.py:read_columns"],
+    "writing properties": ["texts.py:property_texts", "texts.py:with_id"],
+    "finding bad rows": ["faults.py:find_faults"],
+    "message ids": ["requests.py:_ids"],
+    "choosing queues": ["placing.py:place_rows"],
+    "writing bodies of batches": ["requests.py:_write_entries"],
+    "cutting requests": ["requests.py:_batches", "requests.py:_single"],
+    "waiting for responses": ["transport.py:wait_ready"],
+    "receiving, by the kernel": ["transport.py:receive_into"],
+    "sending, by the kernel": ["transport.py:send"],
+    "reading responses": ["session.py:_events", "pipeline.py:_settle_stored"],
+    "choosing the next sends": ["schedule.py:add", "schedule.py:take"],
+    "writing frames": ["frames.py:write", "frames.py:encode_text"],
+}
 READING: Parts = {"pulling": ["loop.py:_read_all"], **DECODING}
 
 

@@ -33,16 +33,22 @@ class Drained(NamedTuple):
 def drain_raw(address: Address, queues: Sequence[MessageQueue], per_queue: int, depth: int, each: int) -> Drained:
     """Read `per_queue` messages of each queue, with `depth` pulls in flight and `each` messages per response."""
     requests = list(_requests(queues, per_queue, each))
-    with socket.create_connection(address, TIMEOUT_S) as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with connect(address) as connection:
         began = time.perf_counter()
-        byte_count = _exchange(connection, requests, depth)
+        byte_count = exchange(connection, requests, depth)
     return Drained(len(queues) * per_queue, byte_count, time.perf_counter() - began)
 
 
-def _exchange(connection: socket.socket, requests: Sequence[bytes], depth: int) -> int:
-    """Send all requests and receive all responses; return the number of received bytes."""
+def connect(address: Address) -> socket.socket:
+    """Return a connection with a large receive buffer."""
+    connection = socket.create_connection(address, TIMEOUT_S)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def exchange(connection: socket.socket, requests: Sequence[bytes], depth: int) -> int:
+    """Send all requests, `depth` in flight, and receive all responses; return the number of received bytes."""
     memory = memoryview(bytearray(BUFFER_BYTES))
     sent = answered = kept = byte_count = 0
     while answered < len(requests):

@@ -139,8 +139,9 @@ def _summary() -> str:
         "Each line names the page with the whole measurement; `make bench` measures all of them again.\n\n"
         "*Limit* is the value that the machine of that page could reach if the code of this project took no time: "
         "outside Spark, raw sockets; in Spark, all cores busy with the broker's own work, raw sockets and handing "
-        "over ready rows; beside Kafka, the broker and Spark's JVM; for the decoder, copying the responses and the "
-        "bodies; for one message, a Python source that makes its row at once. An empty limit was not measured."
+        "over ready rows (or, for writing, rows that are discarded); beside Kafka, the broker and Spark's JVM; for the "
+        "decoder, copying the responses and the bodies; for one message, a Python source that makes its row at once. "
+        "An empty limit was not measured."
     )
     results = load_all()
     table = _table(("figure", "goal", "measured", "limit", "reached", "page"), rows(results))

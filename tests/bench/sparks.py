@@ -34,12 +34,18 @@ class BenchSpark:
     @property
     def processes(self) -> Groups:
         """The processes of Spark by label, for a `Meter`: the JVM; and Python, which is driver, planner and workers."""
-        gateway = cast(Any, self.session.sparkContext)._gateway
-        jvm = int(gateway.proc.pid)
         return {
-            "JVM": lambda: named(tree(jvm), "java"),
-            "Python": lambda: [os.getpid(), *named(tree(jvm), "python")],
+            "JVM": lambda: named(tree(self._jvm), "java"),
+            "Python": lambda: [os.getpid(), *self.python_processes()],
         }
+
+    def python_processes(self) -> list[int]:
+        """Return the ids of the Python processes that Spark has started: planners, daemons and workers."""
+        return named(tree(self._jvm), "python")
+
+    @property
+    def _jvm(self) -> int:
+        return int(cast(Any, self.session.sparkContext)._gateway.proc.pid)
 
     def batch(self, bench_broker: BenchBroker, shape: Shape, name: str, *, no_map: bool) -> Contender:
         """Return the contender that reads a topic of this shape with our source as a batch."""

@@ -8,7 +8,7 @@ must not be subtracted.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,11 +33,14 @@ class Meter:
         self._groups = groups
         self._began = {pid: _cpu_seconds(pid) for pids in groups.values() for pid in pids()}
         for pids in groups.values():
-            _reset_peaks(pids())
+            reset_peaks(pids())
 
     def read(self) -> dict[str, Usage]:
         """Return {label: processor time and peak memory since the creation of the meter}."""
-        return {name: Usage(sum(map(self._used, pids())), _peak_mib(pids())) for name, pids in self._groups.items()}
+        return {name: self._usage(list(pids())) for name, pids in self._groups.items()}
+
+    def _usage(self, pids: Sequence[int]) -> Usage:
+        return Usage(sum(map(self._used, pids)), sum(peaks_mib(pids)))
 
     def _used(self, pid: int) -> float:
         return max(0.0, _cpu_seconds(pid) - self._began.get(pid, 0.0))
@@ -69,12 +72,14 @@ def _cpu_seconds(pid: int) -> float:
     return sum(map(int, _stat(pid)[11:15])) / _TICKS
 
 
-def _peak_mib(pids: Iterable[int]) -> float:
+def peaks_mib(pids: Iterable[int]) -> list[float]:
+    """Return the peak memory of each process."""
     lines = (line for pid in pids for line in _text(pid, "status").splitlines() if line.startswith("VmHWM:"))
-    return sum(int(line.split()[1]) for line in lines) / 1024
+    return [int(line.split()[1]) / 1024 for line in lines]
 
 
-def _reset_peaks(pids: Iterable[int]) -> None:
+def reset_peaks(pids: Iterable[int]) -> None:
+    """Let the peak memory of processes be measured from now on."""
     for pid in pids:
         try:
             Path(f"/proc/{pid}/clear_refs").write_text(_RESET_PEAK)

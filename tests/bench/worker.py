@@ -34,14 +34,19 @@ from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.decode.columns import Content, Layout, default_columns
 from pyspark_rocketmq.decode.decoder import BatchSize, ColumnDecoder, Gathered
 from pyspark_rocketmq.decode.spans import Integers, cut_windows
+from pyspark_rocketmq.encode.ids import BatchIdentity
+from pyspark_rocketmq.encode.requests import Encoder, EncodeSettings
 from pyspark_rocketmq.model import Block, MessageQueue, QueueRange, parse_addresses
 from pyspark_rocketmq.net.pool import pool_for
 from pyspark_rocketmq.pull.loop import read_ranges
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
+from pyspark_rocketmq.send import Outcome, SendPipeline, SendSettings
 from pyspark_rocketmq.source.losses import LossJournal
 from pyspark_rocketmq.wire.scan import record_starts
 from tests.bench.bench_settings import DEPTH
+from tests.bench.raw_sends import send_raw
 from tests.bench.raw_sockets import PULL_COUNT, drain_raw
+from tests.bench.rows_to_write import record_batches
 from tests.bench.timed_count import TimedCount
 
 Answer = dict[str, Any]
@@ -114,6 +119,42 @@ def push(name_server: str, topic: str, count: int, batch: int) -> Answer:
     with PushConsumer.concurrent(_settings(name_server), settings, listen):
         counter.wait()
     return _answer(counter.messages, counter.seconds)
+
+
+# --- sending -------------------------------------------------------------------------------------------------------
+
+
+def raw_sends(name_server: str, topic: str, count: int, size: int, batch: int) -> Answer:
+    """Send rows with a raw socket in frames that were prepared before, up to `batch` rows in each."""
+    queues = _queues(name_server, topic)
+    address = _cluster(name_server).routes.route(topic).broker(queues[0].broker_name).master()
+    sent = send_raw(address, queues, count, size, batch)
+    return _answer(sent.rows, sent.seconds)
+
+
+def sends(name_server: str, topic: str, count: int, size: int, batch: int) -> Answer:
+    """Encode rows into requests of up to `batch` rows, and send them."""
+    cluster, rows = _cluster(name_server), list(record_batches(size, count))
+    queues = cluster.routes.route(topic).writable
+    settings, identity = EncodeSettings(topic=topic, batch_rows=batch), BatchIdentity(uuid4().hex, "bench", 0)
+    encoder = Encoder(settings, identity, 0, lambda _: queues)
+    pipeline = SendPipeline(cluster, SendSettings(producer_group="bench_sends"), lambda _: queues)
+    began = time.perf_counter()
+    for each in rows:
+        for request in encoder.encode(each).requests:
+            pipeline.submit(request)
+        _check_stored(pipeline.take_outcomes())
+    pipeline.flush()
+    seconds = time.perf_counter() - began
+    _check_stored(pipeline.take_outcomes())
+    pipeline.close()
+    return _answer(pipeline.statistics.rows, seconds)
+
+
+def _check_stored(outcomes: Sequence[Outcome]) -> None:
+    for outcome in outcomes:
+        if outcome.error:
+            raise outcome.error
 
 
 # --- decoding ------------------------------------------------------------------------------------------------------
@@ -257,7 +298,8 @@ def _answer(messages: int, seconds: float) -> Answer:
 
 
 TASKS: dict[str, Callable[..., Answer]] = {
-    task.__name__: task for task in (raw_sockets, engine, arrow, push, dump, decode, copy, profile, stub, stub_fill)
+    task.__name__: task
+    for task in (raw_sockets, engine, arrow, push, raw_sends, sends, dump, decode, copy, profile, stub, stub_fill)
 }
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ def test_the_guide_shows_every_face() -> None:
     """The guide has a program for each kind of sending and consuming."""
     assert set(sections()) == {
         "Send",
+        "Without waiting",
+        "To a queue of your choice",
         "In order",
         "Batch",
         "Delayed",

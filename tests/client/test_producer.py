@@ -140,6 +140,21 @@ def test_batches_are_of_one_topic_and_not_delayed(group: Group, batch: list[Mess
         group.producer().send_batch(batch)
 
 
+def test_a_message_in_a_batch_leaves_room_for_what_brokers_append(group: Group) -> None:
+    """Brokers up to 5.3.3 append properties to those of each message of a batch, and may so make it unreadable."""
+
+    def message(size: int) -> Message:
+        rest = len("UNIQ_KEY\x01\x02WAIT\x01true\x02a\x01\x02") + 32
+        return Message(TOPIC, b"x", properties={"a": "x" * (size - rest)})
+
+    producer = group.producer()
+    producer.send_batch([message(31_743)])
+    with pytest.raises(LocalProtocolError, match="31744 bytes in a batch, the limit is 31743; send this message by it"):
+        producer.send_batch([message(100), message(31_744)])
+    producer.send(message(32_500))
+    assert len(group.stub.messages(TOPIC)) == 2, "the refused batch was not sent"
+
+
 @pytest.mark.parametrize("way", ["send", "send_ordered", "send_batch", "send_oneway", "send_in_transaction"])
 def test_a_first_message_creates_its_topic(group: Group, way: str) -> None:
     """If a topic does not exist, the first message creates it with four queues, by any way of sending."""
@@ -170,9 +185,10 @@ def test_a_topic_that_no_broker_creates_is_an_error(group: Group) -> None:
     ("resolution", "visible"), [(TransactionResolution.COMMIT, [b"x"]), (TransactionResolution.ROLLBACK, [])]
 )
 def test_a_transaction_ends_as_its_sender_says(
-    group: Group, resolution: TransactionResolution, visible: list[bytes]
+    make_group: Callable[..., Group], resolution: TransactionResolution, visible: list[bytes]
 ) -> None:
     """Consumers see the message of a transaction if `execute` returns COMMIT, and not if it returns ROLLBACK."""
+    group = make_group(settings=Settings(transaction_op_batch_interval_ms=0))
     seen: list[list[bytes]] = []
 
     def our_part(_: Message) -> TransactionResolution:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyspark_rocketmq.client.statistics import Statistics
+from pyspark_rocketmq.wire.bodies import ConsumeStatus
 from tests.client.fixtures import ManualClock
 
 
@@ -30,3 +31,26 @@ def test_what_is_old_is_forgotten() -> None:
     clock.advance(3600)
     statistics.consumed("t", 0.5, succeeded=1, failed=0)
     assert statistics.status("t").consume_failed_msgs == 0
+
+
+def test_a_minute_is_counted_in_slots_of_6_s() -> None:
+    """Events of 6 s are counted together, and forgotten together a minute after the first of them."""
+    clock = ManualClock()
+    statistics = Statistics(clock.now_s)
+    for pause_s in (0.0, 5.75, 0.25):
+        clock.advance(pause_s)
+        statistics.consumed("t", 0.5, succeeded=60, failed=0)
+
+    rates = []
+    for pause_s in (53.75, 0.25, 5.75, 0.25):
+        clock.advance(pause_s)
+        rates.append(statistics.status("t").consume_ok_tps)
+    assert rates == [3.0, 1.0, 1.0, 0.0]
+
+
+def test_nothing_is_counted_that_did_not_happen() -> None:
+    """A pull without messages counts as a pull; what has not happened has a mean time of 0."""
+    statistics = Statistics(ManualClock().now_s)
+    assert statistics.status("t") == ConsumeStatus()
+    statistics.pulled("t", 0.010)
+    assert statistics.status("t") == ConsumeStatus(pull_rt=10.0)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_rocketmq.decode.bulk import Responses, find_records
 from pyspark_rocketmq.decode.columns import Content, Mode
 from pyspark_rocketmq.decode.decoder import BatchSize, ColumnDecoder
+from pyspark_rocketmq.decode.inner import maybe_unwrap
+from pyspark_rocketmq.decode.spans import Spans
 from pyspark_rocketmq.model import QueueRange
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
 from pyspark_rocketmq.wire.codes import SysFlag
@@ -95,6 +99,33 @@ def test_damage_inside_a_large_inner_batch(at: int, change: int) -> None:
     assert columns_of(ColumnDecoder(EVERY_COLUMN, content), record) == readable(blocks, content)
 
 
+def are_decoded_together(record: Record, content: Content) -> bool:
+    """Return whether the messages of this inner batch are decoded as arrays."""
+    response = block([record])
+    data, queue = np.frombuffer(response.data, np.uint8), [QUEUE]
+    all_of_it = Responses([response.wanted], [1], [0], [0], [0], queue, [0], [2**62])
+    records = find_records(data, Spans(np.array([0]), np.array([len(data)])), all_of_it)
+    return maybe_unwrap(records, 0, record, content) is not None
+
+
+@pytest.mark.parametrize(
+    ("count", "stated", "together"),
+    [(31, 0, False), (32, 0, True), (31, 31, False), (32, 32, True), (40, 40, True), (40, 41, False), (40, 39, False)],
+)
+def test_large_inner_batches_are_decoded_together(count: int, stated: int, together: bool) -> None:
+    """From 32 messages on, an inner batch is decoded as arrays, unless it states another number of messages."""
+    record = batch_of([BatchEntry(b"x", b"k\x01v\x02")] * count, stated)
+    assert are_decoded_together(record, Content()) is together
+    assert not are_decoded_together(record, Content(check_crc=True))  # PLAIN's CRC is that of another body
+
+
+def test_the_longest_properties_are_decoded_together() -> None:
+    """A message of an inner batch may have properties of 32,767 bytes, and no properties."""
+    longest = property_text([("k", "v" * (32_767 - 3))])
+    assert len(longest) == 32_767
+    assert are_decoded_together(batch_of([BatchEntry(b"", longest), *[BatchEntry(b"")] * 31]), Content())
+
+
 def test_messages_outside_the_wanted_offsets_are_left_out() -> None:
     """Of a large inner batch, only the messages at wanted offsets become rows."""
     record = batch_of([BatchEntry(b"%d" % number) for number in range(100)])
@@ -110,6 +141,14 @@ def test_parts_of_inner_batches_fit_into_record_batches(size: BatchSize) -> None
     decoded = [each.batch for each in ColumnDecoder(["queueOffset", "body"]).decode_all([block(records)], size)]
     assert [offset for batch in decoded for offset in batch.column("queueOffset").to_pylist()] == list(range(300))
     assert max(batch.num_rows for batch in decoded) <= min(size.messages, size.byte_count // 200)
+
+
+def test_large_messages_of_an_inner_batch_come_one_by_one() -> None:
+    """If each message of a large inner batch exceeds the size of a record batch, each makes one of its own."""
+    record = batch_of([BatchEntry(b"%03d" % number * 200) for number in range(40)])
+    decoded = [each.batch for each in ColumnDecoder(["body"]).decode_all([block([record])], BatchSize(byte_count=500))]
+    assert [batch.num_rows for batch in decoded if batch.num_rows] == [1] * 40
+    assert [batch.column(0)[0].as_py()[:3] for batch in decoded if batch.num_rows] == [b"%03d" % n for n in range(40)]
 
 
 def test_small_record_batches_are_decoded_one_message_at_a_time() -> None:

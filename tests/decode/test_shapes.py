@@ -130,6 +130,17 @@ def test_shapes_that_no_longer_fit_are_forgotten() -> None:
     assert counts[0] == counts[2] == 1 < counts[1]
 
 
+def test_a_remembered_shape_fits_values_of_twice_the_length() -> None:
+    """A value may be up to twice as long as those from which its shape was learned; a longer one has another shape."""
+    finder = ShapeFinder()
+    usual = [flexible_text("k" * (at % 5 + 1), "s" * (at % 2 + 1), terminated=True) for at in range(20)]
+    found = [maybe_find(finder, usual + more) for more in ([], [flexible_text("k" * 10, "s", terminated=True)])]
+    assert [each and each.shape_count for each in found] == [1, 1]
+
+    longer = maybe_find(finder, [*usual, flexible_text("k" * 11, "s", terminated=True)])
+    assert longer and longer.shape_count == 2
+
+
 @given(st.lists(st.sampled_from([1, 5, 100, 1500, 3000, 20000]), min_size=1, max_size=8))
 def test_long_values_among_short_ones(lengths: list[int]) -> None:
     """Texts are decoded in bulk if one value is much longer than other values of its name."""

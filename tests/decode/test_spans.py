@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.decode.spans import Spans, cut_spans, not_utf8, peek_windows
+from pyspark_rocketmq.decode.spans import Spans, cut_spans, not_utf8, peek_windows, repeat_texts
 
 
 @given(st.binary(max_size=40), st.lists(st.integers(0, 50), max_size=20), st.integers(1, 60))
@@ -29,3 +29,21 @@ def test_spans_of_any_length_and_none(spans: list[tuple[int, int] | None]) -> No
 def test_broken_texts_are_named() -> None:
     """`not_utf8` returns the indices of texts that are not UTF-8, even if two of them are the halves of a character."""
     assert not_utf8(pa.array([b"a", b"\xc3", b"\xa9", "é".encode()])).tolist() == [1, 2]
+
+
+def test_repeated_texts_share_memory_up_to_8_mebibytes() -> None:
+    """Sixteen arrays of repeated texts are kept for later calls, none of them larger than 8 MiB with its offsets."""
+
+    def place(text: bytes, count: int) -> tuple[pa.Array, int]:
+        made = repeat_texts([text], count)
+        return made, made.buffers()[2].address
+
+    first, *_ = recent = [place(b"%d" % number, 1000) for number in range(16)]
+    assert place(b"0", 1000)[1] == first[1] == place(b"0", 600)[1]
+    assert len(recent) == 16
+
+    largest, too_large = b"x" * 508, b"x" * 509
+    for text, is_kept in ((largest, True), (too_large, False)):
+        one, other = place(text, 16_384), place(text, 16_384)
+        assert (one[1] == other[1]) is is_kept
+        assert one[0].equals(other[0])

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from broker_stub import Settings, StubCluster
 from pyspark_rocketmq.model import MessageQueue
 
+from .half_messages import CHECK_MAX
 from .world import World
 
 QUICK = Settings(transaction_timeout_ms=1000, transaction_check_interval_ms=1000, lock_lease_ms=5000)
+QUICK_CHECKS = replace(
+    QUICK,
+    transaction_timeout_ms=100,
+    transaction_check_interval_ms=100,
+    transaction_check_max=CHECK_MAX,
+    transaction_op_batch_interval_ms=20,
+)
 RELEASES = ("5.3.3", "4.9.7")
 
 
@@ -43,6 +52,6 @@ def stub_world(stub: StubCluster, release: str = "5.3.3", **options: Any) -> Wor
     return World(stub.name_server, release, True, StubServers(stub), options)
 
 
-def start_stub(release: str = "5.3.3", *shape: int, **options: Any) -> StubCluster:
+def start_stub(release: str = "5.3.3", *shape: int, settings: Settings = QUICK, **options: Any) -> StubCluster:
     """Start a stub of one release; its timers are as short as those of the tests' real brokers."""
-    return StubCluster(*shape, emulate=release, settings=QUICK, **options)
+    return StubCluster(*shape, emulate=release, settings=settings, **options)

@@ -17,9 +17,11 @@ from pyspark_rocketmq.net.pool import pool_for
 from pyspark_rocketmq.offsets.loss import judge
 from pyspark_rocketmq.pull.loop import Window, read_ranges
 from pyspark_rocketmq.pull.reader import QueueReader
+from pyspark_rocketmq.pull.recheck import Recheck
 from pyspark_rocketmq.pull.remoting import RemotingPort
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
 from pyspark_rocketmq.wire.codes import RequestCode
+from pyspark_rocketmq.wire.scan import record_starts
 
 from .reading import RecordingPolicy, offsets_of, read_all, whole
 from .world import WAIT_TIMEOUT_S, patient_settings, until
@@ -53,6 +55,18 @@ def test_what_a_broker_answered_before_it_died_is_counted_at_another(lacks: bool
 
         assert offsets_of([first, *blocks]) == {queue: list(range(4 if lacks else 0, 8))}
     assert policy.findings == ([("lacks messages", queue, 0, 8)] if lacks else [])
+
+
+def test_a_short_response_is_read_again(stub: StubBroker) -> None:
+    """If a response lacks messages that the broker has, its range is read again, and nothing is lost."""
+    queue, policy, cluster = QUEUES[0], RecordingPolicy(), client(stub)
+    [block] = read_all(cluster, [whole(queue, 8)])
+    short = block._replace(data=block.data[: record_starts(block.data)[4]], message_count=4)
+    recheck = Recheck(cluster.brokers, pool_for(cluster.settings.net), policy, PullSettings())
+
+    assert offsets_of(recheck.whole(short)) == {queue: list(range(8))}
+    assert recheck.shifted_at({queue: 3}) == set()
+    assert policy.findings == []
 
 
 def drop_first_records(got: GetResult) -> GetResult:

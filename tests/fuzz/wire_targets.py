@@ -12,13 +12,20 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire import bodies, commands, fastjson
 from pyspark_rocketmq.wire.batch import decode_batch
 from pyspark_rocketmq.wire.bodies import Body, decode_body, encode_body
-from pyspark_rocketmq.wire.commands import Header, PullMessageResponseHeader, from_fields, to_fields
+from pyspark_rocketmq.wire.commands import (
+    Header,
+    PullMessageResponseHeader,
+    SendMessageResponseHeader,
+    from_fields,
+    to_fields,
+)
 from pyspark_rocketmq.wire.compression import Compression, compress, decompress
 from pyspark_rocketmq.wire.frame import join_frame, split_frame
 from pyspark_rocketmq.wire.header import (
     Command,
     HeaderType,
     PullResponse,
+    SendResponse,
     decode_any_command,
     decode_command,
     encode_command,
@@ -98,7 +105,7 @@ def damage_header(mutator: Mutator, command: Command) -> bytes:
 
 
 def check_frame(frame: bytes) -> None:
-    """Check that the fast path for responses to pulls agrees with the usual one."""
+    """Check that the fast path for responses to pulls and sends agrees with the usual one."""
     usual = outcome(decode_any_command, memoryview(frame))
     fast = outcome(decode_command, memoryview(frame))
     assert fast == usual, "the two ways of decoding disagree"
@@ -106,6 +113,10 @@ def check_frame(frame: bytes) -> None:
         header = from_fields(PullMessageResponseHeader, usual.fields)
         expected = header.next_begin_offset, header.min_offset, header.max_offset, header.suggest_which_broker_id
         assert fast.numbers == expected, "the fast path reads other numbers"
+    if isinstance(fast, SendResponse) and fast.stored[2]:
+        sent = from_fields(SendMessageResponseHeader, usual.fields)
+        read = sent.queue_id, sent.queue_offset, sent.msg_id, sent.transaction_id
+        assert fast.stored == read, "the fast path reads another receipt"
 
 
 # --- headers ---------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import Self
 
 from broker_stub import StubCluster
 from pyspark_rocketmq.model import Address, parse_address
-from pyspark_rocketmq.wire.header import Command, PullResponse, decode_command, encode_command
+from pyspark_rocketmq.wire.header import Command, QuickResponse, decode_command, encode_command
 
 LOOPBACK = "127.0.0.1"
 NAME_SERVER = "name server"
@@ -224,7 +224,7 @@ class _ForwardedConnection:
 def _plain(frame: bytes, renamed: dict[bytes, bytes]) -> Command:
     """Return the frame's command with its body as bytes, in which the addresses of `renamed` are replaced."""
     command = decode_command(memoryview(frame))
-    if isinstance(command, PullResponse):
+    if isinstance(command, QuickResponse):
         command = command.plain()
     body = bytes(command.body)
     if command.code == 0 and body[:1] == b"{":

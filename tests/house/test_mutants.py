@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tools import mutate as mutate_tool
-from tools.mutant_runs import Recording
+from tools.mutant_runs import FAILED_AGAIN, Recording
 from tools.mutants import find_mutants
 
 ROOT = Path(__file__).parents[2]
@@ -174,17 +175,18 @@ def test_survivors_need_a_reason(tree: Path) -> None:
     assert (first.returncode, second.returncode) == (1, 0)
     assert "8 of 8 mutants, 0 to run" in second.stdout
     assert (tree / "pyspark_rocketmq/planning/clip.py").read_text() == CODE
-    assert "tests/planning/test_dependent.py::test_second fails alone without any change" in first.stdout
+    assert "test_dependent.py::test_second fails alone or in another order without any change" in first.stdout
 
 
 class ScriptedCopy:
     """Stands for a copy of the tree in which each process ends as planned; the test `b` fails, if one does."""
 
-    def __init__(self, folder: Path, *statuses: int) -> None:
+    def __init__(self, folder: Path, fails_again: bool, statuses: list[int]) -> None:
         self.folder = folder
-        self.statuses = list(statuses)
-        self.is_changed = False
-        self.ran: list[tuple[bool, list[str]]] = []
+        self.fails_again = fails_again
+        self.statuses = statuses
+        self.is_changed = self.others_fail = False
+        self.ran: list[tuple[bool, str]] = []
 
     def change(self, mutant: object) -> None:
         self.is_changed = True
@@ -193,41 +195,54 @@ class ScriptedCopy:
         self.is_changed = False
 
     def start(self, arguments: list[str], chosen: Any, timeout: float) -> None:
-        self.ran.append((self.is_changed, list(chosen.seconds)))
+        self.ran.append((self.is_changed, "".join(chosen.seconds)))
 
     def poll(self) -> int:
         return self.statuses.pop(0)
 
     def read(self, name: str) -> str:
-        return "b"
+        if name == FAILED_AGAIN and not self.fails_again:
+            return ""
+        return "a" if self.others_fail and not self.is_changed and self.ran[-1][1] == "ab" else "b"
 
     def output(self) -> str:
         return ""
 
 
 @pytest.mark.parametrize(
-    ("statuses", "verdict", "by", "repeats"),
+    ("fails_again", "statuses", "verdict", "by", "repeats"),
     [
-        ([0], "survived", "", []),
-        ([1, 1, 0], "killed", "b", [(True, ["b"]), (False, ["b"])]),
-        ([1, 1, 1, 0], "survived", "", [(True, ["b"]), (False, ["b"]), (True, ["c"])]),
-        ([1, 0, 0], "survived", "", [(True, ["b"]), (True, ["c"])]),
-        ([LATE, LATE, 0], "timeout", "b", [(True, ["b"]), (False, ["b"])]),
-        ([LATE, 0, 0], "survived", "", [(True, ["b"]), (True, ["c"])]),
+        (True, [0], "survived", "", []),
+        (True, [1, 0, 0], "killed", "b", [(False, "b"), (False, "ab")]),
+        (True, [1, 1, 0], "survived", "", [(False, "b"), (True, "c")]),
+        (True, [1, 0, 1, 0], "survived", "", [(False, "b"), (False, "ab"), (True, "c")]),
+        (False, [1, 1, 0, 0], "killed", "b", [(True, "b"), (False, "b"), (False, "ab")]),
+        (False, [1, 0, 0], "survived", "", [(True, "b"), (True, "c")]),
+        (False, [LATE, LATE, 0, 0], "timeout", "b", [(True, "b"), (False, "b"), (False, "ab")]),
+        (False, [LATE, 0, 0], "survived", "", [(True, "b"), (True, "c")]),
     ],
 )
 def test_only_what_repeats_counts(
-    tmp_path: Path, statuses: list[int], verdict: str, by: str, repeats: list[tuple[bool, list[str]]]
+    tmp_path: Path, fails_again: bool, statuses: list[int], verdict: str, by: str, repeats: list[tuple[bool, str]]
 ) -> None:
-    """A failure or time-out must repeat, alone, and vanish without the change; else the tests after it go on."""
-    copy: Any = ScriptedCopy(tmp_path, *statuses)
+    """A failure or time-out must repeat, and vanish without the change; else the tests after it go on."""
+    copy: Any = ScriptedCopy(tmp_path, fails_again, list(statuses))
     run = mutate_tool.Run(copy, find_mutants("a.py", "x = 0")[0], dict.fromkeys("abc", 0.1), {})
 
     row = run.poll()
 
     assert row and (row["verdict"], row["by"]) == (verdict, by)
-    assert copy.ran == [(True, ["a", "b", "c"]), *repeats]
+    assert copy.ran == [(True, "abc"), *repeats]
     assert not copy.statuses
+
+
+def test_another_test_that_fails_takes_no_blame_off_a_mutant(tmp_path: Path) -> None:
+    """If on the unchanged code another test fails before the one in question, that one still counts."""
+    copy: Any = ScriptedCopy(tmp_path, True, [1, 0, 1])
+    copy.others_fail = True
+    row = mutate_tool.Run(copy, find_mutants("a.py", "x = 0")[0], dict.fromkeys("abc", 0.1), {}).poll()
+
+    assert row and (row["verdict"], row["by"]) == ("killed", "b")
 
 
 def test_tests_that_speak_of_the_change_run_first() -> None:
@@ -235,11 +250,13 @@ def test_tests_that_speak_of_the_change_run_first() -> None:
     file = "pyspark_rocketmq/planning/clip.py"
     mutant = next(each for each in find_mutants(file, CODE) if each.key.function == "clip")
     seconds = {"tests/a.py::test_fast": 0.1, "tests/b.py::test_limit": 2.0, "tests/c.py::test_slow": 3.0}
-    recording = Recording(seconds, {file: {mutant.line: set(seconds)}})
+    recording = Recording(seconds=seconds, runners={file: {mutant.line: set(seconds)}})
 
     fast, of_limit, slow = seconds
     assert recording.tests_of(mutant) == [of_limit, fast, slow]
     assert recording.tests_of(mutant, [slow]) == [slow, of_limit, fast]
+    assert replace(recording, most_test_s=2.1).tests_of(mutant, [slow]) == [slow]
+    assert replace(recording, most_test_s=2.1).tests_of(mutant) == [of_limit, fast]
 
 
 def test_what_runs_at_import_is_judged_by_importers() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pyspark_rocketmq.broker_errors import FlowControl
 from pyspark_rocketmq.cluster.routes import BrokerEndpoint
 from pyspark_rocketmq.errors import AddressNotAllowed, ConnectError, ConnectionLost, RocketMQError
 from pyspark_rocketmq.model import QueueRange
@@ -181,6 +182,17 @@ def test_failures_pause_for_a_second_at_first_and_half_a_minute_at_most() -> Non
         now = reading.reader.resume_at
     with pytest.raises(RocketMQError, match="CONNECTION_LOST"):
         reading.fail(now)
+
+
+def test_only_failures_of_the_way_to_a_broker_change_the_process() -> None:
+    """A replica that asks to slow down is read on; one whose connection ends is left for the master."""
+    reading = Range()
+    reading.answer(FOUND, 8, suggests=1)
+    reading.prove()
+    for error, place in ((FlowControl("scripted"), REPLICA), (ConnectionLost("scripted"), MASTER)):
+        [request] = reading.reader.take_requests(1)
+        reading.reader.handle_failure(request, error, reading.reader.resume_at + NOW, REPLICA)
+        assert reading.reader.choose_endpoint() == place
 
 
 def test_progress_forgets_failures() -> None:

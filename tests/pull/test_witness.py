@@ -14,10 +14,11 @@ from pyspark_rocketmq.model import QueueRange
 from pyspark_rocketmq.pull.port import PullOutcome, PullStatus
 from pyspark_rocketmq.pull.probe import is_readable
 from pyspark_rocketmq.pull.settings import Subscription
+from pyspark_rocketmq.pull.witness import Witness
 from pyspark_rocketmq.source.losses import LossJournal
 from pyspark_rocketmq.wire.header import Command
 from pyspark_rocketmq.wire.record import decode_record, encode_record
-from tests.cluster.scripted import answer, unsupported
+from tests.cluster.scripted import ScriptedLinks, answer, cluster_of, unsupported
 from tests.decode.samples import inner_batch
 
 from .scripted_queue import (
@@ -27,6 +28,7 @@ from .scripted_queue import (
     REPLICA,
     Reading,
     ScriptedQueue,
+    Told,
     record_at,
     topic_config,
 )
@@ -406,3 +408,98 @@ def outcome(next_offset: int, *records: bytes, status: PullStatus = PullStatus.F
 def test_a_message_is_there_if_its_place_was_read(answer: PullOutcome, is_there: bool) -> None:
     """If a probe returned a message of another offset, or none, its message is not there."""
     assert is_readable(7, answer) == is_there
+
+
+# --- a witness alone -------------------------------------------------------------------------------------------------
+
+
+def witness_of(told: Told, *, is_front_open: bool = False) -> Witness:
+    """Return a witness of the range `[0, 100)`."""
+    return Witness(QueueRange(QUEUE, 0, 100, is_front_open), cluster_of(ScriptedLinks()).brokers, told, "g")
+
+
+def arrive(witness: Witness, place: BrokerEndpoint, start: int, end: int, *records: bytes, now: float = 0.0) -> None:
+    """Give the witness a response of a process for the offsets `[start, end)`, with at most one record."""
+    status = PullStatus.FOUND if records else PullStatus.NO_MATCH
+    starts = [0] * len(records)
+    witness.add_outcome(place, QueueRange(QUEUE, start, end), starts, outcome(end, *records, status=status), now)
+
+
+def test_a_gap_of_unknown_extent_is_forgiven_until_a_message_in_it_arrives() -> None:
+    """If no message is found behind an open front, the whole gap is no loss; from a later message on it is probed."""
+    told = Told()
+    witness = witness_of(told, is_front_open=True)
+    arrive(witness, MASTER, 0, 60)
+    witness.judge(witness.take_probe(MASTER, 1.0), outcome(20, status=PullStatus.NO_MATCH))
+    assert witness.is_settled
+
+    arrive(witness, REPLICA, 40, 45, record_at(40, 4000))
+    probe = witness.take_probe(MASTER, 2.0)
+    assert (probe.start, probe.end, probe.endpoint) == (40, 41, MASTER)
+    assert told.losses == []
+
+
+def test_a_gap_of_known_extent_ends_at_the_message_that_the_probe_found() -> None:
+    """If a probe finds a message behind an open front, offsets from that message on are not forgiven."""
+    witness = witness_of(Told(), is_front_open=True)
+    arrive(witness, MASTER, 0, 60)
+    witness.judge(witness.take_probe(MASTER, 1.0), outcome(21, record_at(20, 2000)))
+    arrive(witness, REPLICA, 40, 45, record_at(40, 4000))
+    assert witness.next_probed(REPLICA, 0.5, is_last=True) == REPLICA
+    with pytest.raises(AssertionError, match="nothing to confirm"):
+        witness.take_probe(MASTER, 2.0)
+
+
+def test_the_end_of_a_gap_is_looked_for_behind_an_open_front() -> None:
+    """If messages came, and a probe below them finds none, the next probe is where the broker stopped searching."""
+    witness = witness_of(Told(), is_front_open=True)
+    arrive(witness, MASTER, 0, 60, record_at(50, 5000))
+    for answered, probed in ((20, 0), (20, 20), (50, 21)):
+        probe = witness.take_probe(MASTER, 1.0)
+        assert probe.start == probed
+        witness.judge(probe, outcome(answered, status=PullStatus.NO_MATCH))
+    witness.judge(witness.take_probe(MASTER, 1.0), outcome(51, record_at(50, 5000)))
+    assert witness.is_settled
+
+
+def test_a_process_is_probed_once_a_second() -> None:
+    """The process that is read from is probed a second after a response and after the last probe; others at once."""
+    witness = witness_of(Told())
+    arrive(witness, MASTER, 0, 10, now=10.0)
+    times = (10.0, 10.75, 11.0)
+    assert [witness.next_probed(MASTER, now, is_last=False) for now in times] == [None, None, MASTER]
+    assert witness.next_probed(REPLICA, 10.0, is_last=False) == MASTER
+    assert witness.next_probed(MASTER, 10.0, is_last=True) == MASTER
+
+    probe = witness.take_probe(MASTER, 11.0)
+    assert witness.next_probed(REPLICA, 20.0, is_last=True) is None
+    witness.retry(probe)
+    assert [witness.next_probed(REPLICA, now, is_last=False) for now in (11.75, 12.0)] == [None, MASTER]
+
+
+def test_an_interval_without_responses_is_due_at_once() -> None:
+    """An interval that is added by itself is probed at its start, without a pause."""
+    witness = witness_of(Told())
+    witness.add_interval(MASTER, 30, 40)
+    assert witness.next_probed(MASTER, 1.0, is_last=False) == MASTER
+    assert witness.take_probe(MASTER, 1.0).start == 30
+
+
+def test_counts_of_processes_that_left_are_kept_together() -> None:
+    """Responses of processes that are left are recounted: each stretch with the number of its messages."""
+    told = Told()
+    witness = witness_of(told)
+    arrive(witness, MASTER, 0, 10, record_at(3, 300))
+    arrive(witness, MASTER, 10, 20, record_at(12, 1200))
+    witness.retry(witness.take_probe(MASTER, 1.0))
+    arrive(witness, MASTER, 20, 30)
+    arrive(witness, REPLICA, 50, 60, record_at(51, 5100))
+    assert witness.leave_others(MASTER)
+    assert witness.unconfirmed() == [(QueueRange(QUEUE, 50, 60), 1)]
+    assert not witness.leave_others(MASTER)
+    assert witness.leave_others(REPLICA)
+    assert witness.unconfirmed() == [(QueueRange(QUEUE, 0, 30), 2), (QueueRange(QUEUE, 50, 60), 1)]
+    assert witness.is_settled
+
+    witness.give_up()
+    assert told.losses == [(0, 30), (50, 60)] and witness.unconfirmed() == []

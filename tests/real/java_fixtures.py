@@ -80,6 +80,7 @@ def stub_server(stack: ExitStack, *, acl: bool = False, tls: bool = False) -> Sc
         delay_levels=" ".join(["1s"] * 18),
         transaction_timeout_ms=2000,
         transaction_check_interval_ms=3000,
+        transaction_op_batch_interval_ms=500,
         lock_lease_ms=5000,
     )
     files = TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key")) if tls else None

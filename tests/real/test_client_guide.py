@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_rocketmq.client import Message
+from pyspark_rocketmq.client import Message, ReceivedMessage
+from pyspark_rocketmq.net.deadline import Deadline
+from pyspark_rocketmq.wire.properties import MAX_BATCH_PROPERTIES_BYTES
 from tests.client.guide import run_section, sections
 from tests.real.java_clients import JavaClients, message
 from tests.real.java_fixtures import ScenarioServer
 from tests.real.our_clients import Ours
+
+READ_S = 20.0
 
 pytest_plugins = ["tests.real.client_fixtures"]
 pytestmark = pytest.mark.real
@@ -45,3 +49,17 @@ def test_a_first_message_creates_its_topic_as_javas_does(mixed_clients: JavaClie
     assert sent["sendStatus"] == "SEND_OK"
     assert len({(each.read_queue_nums, each.write_queue_nums, each.perm) for each in configs}) == 1
     assert {receipt.queue.queue_id for receipt in receipts} == set(range(configs[0].write_queue_nums))
+
+
+def test_a_batch_with_long_properties_can_be_read(ours: Ours, unique: str) -> None:
+    """A message of a batch with the longest properties that we send can be read, with what brokers append to them."""
+    room = MAX_BATCH_PROPERTIES_BYTES - len("UNIQ_KEY\x01\x02WAIT\x01true\x02a\x01\x02") - 32
+    messages = [Message(ours.topic, b"%d" % number, properties={"a": "x" * room}) for number in range(2)]
+    receipt = ours.producer(unique).send_batch(messages)
+
+    consumer = ours.pulling(unique)
+    consumer.assign([receipt.queue])
+    read, until = list[ReceivedMessage](), Deadline.after(READ_S)
+    while len(read) < len(messages) and not until.expired:
+        read += consumer.poll(1.0)
+    assert [(found.body, len(found.properties["a"])) for found in read] == [(b"0", room), (b"1", room)]

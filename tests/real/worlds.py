@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from pyspark_rocketmq.cluster.signing import Credentials
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.net.settings import TlsSettings
+from tests.flows.half_messages import CHECK_MAX
 from tests.flows.world import World, patient_net, until
 from tests.real.servers import ACCESS_KEY, PKI, SECRET_KEY, Broker, RealCluster
+
+QUICK_CHECKS = {"transactionTimeOut": "2000", "transactionCheckInterval": "2000", "transactionCheckMax": str(CHECK_MAX)}
+"""Broker options with which half messages are checked every two seconds, and soon given up."""
+LATE_ENDS = {**QUICK_CHECKS, "transactionOpBatchInterval": "60000"}
+"""Broker options with which 5.x writes a minute late which half messages have ended."""
+LATE_FILES = {**QUICK_CHECKS, "transientStorePoolEnable": "true", "transientStorePoolSize": "3"}
+LATE_FILES |= {"commitIntervalCommitLog": "3000", "commitCommitLogThoroughInterval": "3000"}
+"""Broker options with which messages are in memory only for up to three seconds."""
+NO_FLUSH = {**QUICK_CHECKS, "flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": "0"}
+"""Broker options with which no message is flushed in time."""
+ROCKSDB_BESIDE = {**QUICK_CHECKS, "transRocksDBEnable": "true"}
+"""Broker options that make 5.5 able to keep half messages in RocksDB; new ones still go to the usual topic."""
+ROCKSDB = {**ROCKSDB_BESIDE, "transWriteOriginTransHalfEnable": "false"}
+"""Broker options with which 5.5 keeps half messages in RocksDB."""
 
 
 class RealServers:
@@ -53,3 +69,9 @@ def real_world(cluster: RealCluster) -> World:
     if cluster.site.tls:
         options["net"] = patient_net(TlsSettings(trust_cert_path=str(PKI / "ca.pem")))
     return World(cluster.name_server, cluster.version, False, RealServers(cluster), options)
+
+
+@cache
+def rocksdb_world(cluster: RealCluster) -> World:
+    """Return the `World` of a real cluster with half messages in RocksDB; its version names that, too."""
+    return replace(real_world(cluster), version=f"{cluster.version}-rocksdb")

@@ -83,3 +83,9 @@ def single(number: int, queue: MessageQueue | None = None, topic: str = TOPIC, b
     """Return a request of one row; its body is the row's number unless one is given."""
     text = f"UNIQ_KEY\x01{number:032X}\x02WAIT\x01true\x02"
     return SendRequest(queue.topic if queue else topic, queue, body or b"%d" % number, text, [number])
+
+
+def number_of(outcome: Outcome) -> int:
+    """Return the row of a request of `single`."""
+    [number] = outcome.request.rows
+    return number

@@ -24,7 +24,7 @@ from pyspark_rocketmq.wire.record import Record, decode_record
 from tests.stub.direct_broker import DirectBroker
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
-TIMEOUT_MS, INTERVAL_MS = 6_000, 30_000
+TIMEOUT_MS, INTERVAL_MS, WRITE_MS = 6_000, 30_000, 3_000
 
 
 class Producer:
@@ -105,9 +105,35 @@ def test_both_ends_leave_a_marker(decision: int, count: int) -> None:
     """A commit or rollback leaves a marker that stops checks; an undecided end leaves none."""
     producer = Producer()
     producer.end(producer.prepare(), decision)
+    producer.direct.clock.advance(WRITE_MS)
     assert len(producer.direct.found(HALF_DONE_TOPIC)) == count
     producer.beat_for(INTERVAL_MS)
     assert len(producer.requests()) == 1 - count
+
+
+def test_5x_writes_ends_late_and_together() -> None:
+    """At 5.x one marker names the messages that ended within three seconds; a crash before that forgets them."""
+    producer = Producer()
+    for _ in range(2):
+        producer.end(producer.prepare(), COMMIT)
+    producer.direct.clock.advance(WRITE_MS - 1)
+    assert producer.direct.found(HALF_DONE_TOPIC) == []
+    producer.direct.clock.advance(1)
+    assert [record.body for record in producer.direct.found(HALF_DONE_TOPIC)] == [b"0,1,"]
+
+    producer.end(producer.prepare(), COMMIT)
+    producer.direct.broker.forget_clients()
+    producer.connect()
+    producer.beat_for(INTERVAL_MS)
+    assert len(producer.requests()) == 1
+
+
+def test_4_9_7_writes_each_end_at_once() -> None:
+    """At 4.9.7 each end has a marker of its own, which is written before the response."""
+    producer = Producer("4.9.7")
+    for _ in range(2):
+        producer.end(producer.prepare(), COMMIT)
+    assert [record.body for record in producer.direct.found(HALF_DONE_TOPIC)] == [b"0", b"1"]
 
 
 def test_the_check_is_about_a_copy() -> None:
@@ -211,7 +237,7 @@ def test_a_message_older_than_the_log_is_given_up() -> None:
 
 
 def test_a_message_may_claim_more_time() -> None:
-    """During its own immunity time a message is only copied behind the others; an end of the original ends the copy."""
+    """During its own immunity time a message is only copied behind the others; an end of the original ends no copy."""
     producer = Producer()
     patient = producer.prepare(b"patient", CHECK_IMMUNITY_TIME_IN_SECONDS="100")
     producer.prepare(b"other")
@@ -225,7 +251,7 @@ def test_a_message_may_claim_more_time() -> None:
     ]
     assert producer.end(patient, COMMIT).code == ResponseCode.SUCCESS
     producer.beat_for(5 * INTERVAL_MS)
-    assert b"patient" not in {record.body for _, record in producer.requests()}
+    assert b"patient" in {record.body for _, record in producer.requests()}
     assert len(producer.committed()) == 1
 
 
@@ -299,6 +325,7 @@ def test_checks_continue_after_a_restart() -> None:
     producer = Producer()
     producer.end(producer.prepare(b"done"), COMMIT)
     producer.prepare(b"open")
+    producer.direct.clock.advance(WRITE_MS)
     broker = producer.direct.broker
     broker.half_messages = HalfMessages(broker)
     broker.half_messages.resume()

@@ -45,6 +45,8 @@ public final class Bench {
         switch (task.getString("task")) {
             case "fill":
                 return Filling.fill(nameServer, task);
+            case "send":
+                return Sending.send(nameServer, task);
             case "push":
                 return Draining.push(nameServer, task);
             case "lite":

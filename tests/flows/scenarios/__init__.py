@@ -30,6 +30,7 @@ from . import (
     routing,
     send_back,
     sending,
+    transaction_rules,
     transactions,
     two_brokers,
 )
@@ -63,3 +64,5 @@ TWO_BROKERS = scenarios_of(two_brokers)
 ACCESS_CONTROL = scenarios_of(access)
 TLS = scenarios_of(encryption)
 RANGES = scenarios_of(ranges)
+TRANSACTION_RULES = scenarios_of(transaction_rules)
+"""Scenarios that need brokers which check half messages every few seconds, and give them up after three checks."""

@@ -6,9 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pyspark_rocketmq.broker_errors import SlaveNotAvailable
 from pyspark_rocketmq.cluster.cluster import open_cluster
+from pyspark_rocketmq.cluster.servers import ServerRequest
 from pyspark_rocketmq.errors import NoBrokerAvailable, RocketMQError
 from pyspark_rocketmq.pull.settings import PullSettings
+from tests.flows.half_messages import COMMIT, end_header, prepare
 from tests.flows.reading import offsets_of, read_all, whole
 from tests.flows.replicas import master_down, replicated_queue, watch_log
 from tests.flows.world import WAIT_TIMEOUT_S, World, until
@@ -50,6 +53,16 @@ def nothing_is_stored_at_a_slave(world: World) -> None:
 
     world.cluster.routes.expire(queue.topic)
     assert world.send(queue).queue_offset == 1
+
+
+def transaction_is_not_ended_at_a_slave(world: World) -> None:
+    """Check that a slave refuses the end of a transaction, although it may hold the half message."""
+    half = prepare(world)
+    endpoints = world.cluster.routes.route(half.queue.topic).broker(half.queue.broker_name).endpoints
+    slave = next(endpoint.address for endpoint in endpoints if not endpoint.is_master)
+
+    with pytest.raises(SlaveNotAvailable):
+        world.cluster.brokers.servers.ask(ServerRequest(slave, end_header(half, COMMIT)))
 
 
 def old_route_is_given_up_by_the_error(world: World) -> None:

@@ -1,0 +1,330 @@
+"""What brokers do to sends, and how each send ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from broker_stub import TlsFiles
+from pyspark_rocketmq.broker_errors import InvalidParameter, MessageIllegal, NoPermission, SystemBusy
+from pyspark_rocketmq.cluster.names import Namespace
+from pyspark_rocketmq.cluster.signing import Credentials
+from pyspark_rocketmq.errors import (
+    AddressNotAllowed,
+    ConnectError,
+    FrameTooLarge,
+    LocalProtocolError,
+    RequestTimeout,
+    TopicNotFound,
+)
+from pyspark_rocketmq.net.settings import NetSettings
+from pyspark_rocketmq.send import Outcome
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.header import HeaderType
+from tests.net.fixtures import PKI, TRUSTING
+from tests.send.fixtures import TOPIC, MakeSender, Sender, number_of, place, single
+
+SEND = RequestCode.SEND_MESSAGE_V2
+
+
+def landed(outcomes: list[Outcome]) -> int:
+    """Return how many requests were stored; raise the error of one that was not."""
+    for outcome in outcomes:
+        if outcome.error:
+            raise outcome.error
+    return len(outcomes)
+
+
+def in_background(seconds: float, act: Callable[[], None]) -> threading.Timer:
+    """Run a function after some seconds, in another thread."""
+    timer = threading.Timer(seconds, act)
+    timer.start()
+    return timer
+
+
+# --- pauses and retries ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "remark"),
+    [
+        (ResponseCode.FLOW_CONTROL, "flow control"),
+        (ResponseCode.SYSTEM_BUSY, "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while"),
+        (ResponseCode.SYSTEM_ERROR, "[PCBUSY_CLEAN_QUEUE]broker busy, start flow control for a while"),
+        (ResponseCode.GO_AWAY, "going away"),
+    ],
+)
+def test_a_busy_broker_is_waited_for(sender: Sender, code: int, remark: str) -> None:
+    """Busy answers are no failed attempts: a request without retries is stored after more of them."""
+    fault = sender.stub.faults.answer(code, remark, on=SEND, times=4)
+    pipeline = sender.pipeline(retries=0)
+    pipeline.submit(single(0, place(0)))
+    pipeline.flush()
+
+    assert landed(pipeline.take_outcomes()) == 1 and sender.stored() == [b"0"]
+    assert (fault.fired, pipeline.statistics.pauses, pipeline.statistics.retries) == (4, 4, 0)
+
+
+def test_flow_control_for_seconds_gets_few_requests(sender: Sender) -> None:
+    """A broker that refuses for a second gets a few probes, not one request after the other, and then everything."""
+    fault = sender.stub.faults.flow_control(on=SEND, times=None)
+    timer = in_background(1.0, sender.stub.faults.clear)
+    outcomes = sender.send([single(number) for number in range(300)], retries=0, max_in_flight=16)
+    timer.join()
+
+    assert landed(outcomes) == 300 and len(sender.stored()) == 300
+    assert fault.fired <= 16 + 12
+
+
+def test_a_busy_broker_fails_a_request_at_its_deadline(sender: Sender) -> None:
+    """If a broker stays busy, a request ends at its deadline with the broker's error, and is surely not stored."""
+    sender.stub.faults.busy(on=SEND, times=None)
+    begun = time.monotonic()
+    [outcome] = sender.send([single(0)], deadline_s=0.5)
+
+    assert 0.5 <= time.monotonic() - begun < 2.0
+    assert isinstance(outcome.error, SystemBusy) and not outcome.is_unknown
+    assert outcome.error.where.items() >= {"topic": TOPIC, "broker": "broker-a", "request": "SEND_MESSAGE_V2"}.items()
+    assert "not stored within 0.5 s" in str(outcome.error)
+
+
+def test_a_lost_reply_is_sent_again(sender: Sender) -> None:
+    """A request without a response is sent again with the same id; it is stored twice, and has one outcome."""
+    sender.stub.faults.drop_reply(on=SEND)
+    outcomes = sender.send([single(number, place(0)) for number in range(5)], attempt_timeout_s=0.3)
+
+    assert landed(outcomes) == 5 and {outcome.is_unknown for outcome in outcomes} == {False}
+    records = sender.stub.messages(TOPIC)
+    repeated = [key for key, n in Counter(record.properties["UNIQ_KEY"] for record in records).items() if n > 1]
+    assert len(records) == 6 and len(repeated) == 1
+
+
+def test_an_unknown_end_is_told(sender: Sender) -> None:
+    """If the response to the last attempt is lost, the outcome says that the request may be stored."""
+    sender.stub.faults.drop_reply(on=SEND, times=3)
+    [outcome] = sender.send([single(0, place(1))], attempt_timeout_s=0.1, retries=2)
+
+    assert isinstance(outcome.error, RequestTimeout) and outcome.is_unknown and outcome.receipt is None
+    assert "(3 attempts)" in str(outcome.error) and outcome.error.where["queue_id"] == 1
+    assert len(sender.stored()) == 3
+
+
+def test_an_attempt_in_flight_at_the_deadline_is_unknown(sender: Sender) -> None:
+    """The deadline ends a request although its attempt has time left, and the outcome says that it may be stored."""
+    sender.stub.faults.drop_reply(on=SEND)
+    begun = time.monotonic()
+    [outcome] = sender.send([single(0)], attempt_timeout_s=30.0, deadline_s=0.3)
+
+    assert time.monotonic() - begun < 2.0 and outcome.is_unknown and "not stored within 0.3 s" in str(outcome.error)
+
+
+def test_a_failed_send_without_a_queue_goes_to_another_broker(make_sender: MakeSender) -> None:
+    """If a broker refuses sends for good, those without a queue are stored at the other, and those with one fail."""
+    sender = make_sender(2)
+    sender.stub.faults.answer(ResponseCode.NO_PERMISSION, "no", on=SEND, at="broker-a", times=None)
+    requests = [*(single(number) for number in range(20)), single(20, place(0, "a"))]
+    outcomes = {number_of(outcome): outcome for outcome in sender.send(requests)}
+
+    assert isinstance(outcomes[20].error, NoPermission) and not outcomes[20].is_unknown
+    assert {outcomes[number].error for number in range(20)} == {None}
+    assert len(sender.stored(broker="broker-b")) == 20
+
+
+def test_a_refusal_for_good_is_not_repeated(sender: Sender) -> None:
+    """A request that the broker will never accept ends with the first response, and others are stored."""
+    requests = [single(0, place(0)), single(1, place(99)), single(2, body=bytes(5 * 2**20)), single(3)]
+    outcomes = {number_of(outcome): outcome.error for outcome in sender.send(requests)}
+
+    assert {number: type(error) for number, error in outcomes.items() if error} == {
+        1: InvalidParameter,
+        2: MessageIllegal,
+    }
+    assert "queue 99" in str(outcomes[1]) and len(sender.stored()) == 2
+
+
+def test_what_cannot_be_sent_is_an_outcome(sender: Sender) -> None:
+    """A request that fits no frame, or whose properties are no text, or without a topic, ends without being sent."""
+    bad = [
+        single(0, body=bytes(17 * 2**20)),
+        single(1)._replace(properties="a\x01\ud800\x02"),
+        single(2, place(0, topic="new", broker="nowhere")),
+    ]
+    sender.stub.run(lambda: sender.stub.state.brokers[0].topics.delete("TBW102"))
+    # Without the template topic, no first message creates a topic.
+    outcomes = sender.send([*bad, single(3), single(4, topic="missing")])
+
+    assert {number_of(outcome): type(outcome.error) for outcome in outcomes} == {
+        0: FrameTooLarge,
+        1: LocalProtocolError,
+        2: TopicNotFound,
+        3: type(None),
+        4: TopicNotFound,
+    }
+
+
+def test_stopping_sends_nothing_more(sender: Sender) -> None:
+    """`stop` ends what waits as not sent, and waits for the attempts in flight, whose failures are not repeated."""
+    sender.stub.faults.busy(on=SEND, times=2)
+    sender.stub.faults.delay(200, on=SEND, times=2)
+    pipeline = sender.pipeline(max_in_flight=4, keeps_order=True)
+    for number in range(40):
+        pipeline.submit(single(number, place(number % 4)))
+    pipeline.take_outcomes()
+    begun = time.monotonic()
+    pipeline.stop()
+    outcomes = pipeline.take_outcomes()
+
+    assert time.monotonic() - begun < 2.0 and len(outcomes) == 40
+    assert Counter(type(outcome.error) for outcome in outcomes)[LocalProtocolError] >= 36
+    assert len(sender.stored()) == sum(outcome.receipt is not None for outcome in outcomes) <= 4
+
+
+def test_a_broker_that_is_not_allowed_gets_nothing(make_sender: MakeSender) -> None:
+    """With a list of allowed brokers, sends without a queue go to those, and others fail without being sent."""
+    sender = make_sender(2)
+    allowed = f"{sender.stub.name_server}, {sender.stub.broker_address('broker-b')}"
+    strict = Sender(sender.stub, allowed_brokers=allowed)
+    requests = [*(single(number) for number in range(20)), single(20, place(0, "a"))]
+    outcomes = {number_of(outcome): outcome.error for outcome in strict.send(requests)}
+    strict.close()
+
+    assert isinstance(outcomes.pop(20), AddressNotAllowed) and set(outcomes.values()) == {None}
+    assert len(sender.stored(broker="broker-b")) == 20 and not sender.stored(broker="broker-a")
+
+
+# --- brokers that go and come ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keeps_order", [False, True])
+def test_a_broker_that_is_killed_and_started_again(make_sender: MakeSender, keeps_order: bool) -> None:
+    """Sends that name queues of a broker that is away wait for it, at most until their deadline."""
+    sender = make_sender(2)
+    requests = [single(number, place(number % 4, "ab"[number % 2])) for number in range(400)]
+    pipeline = sender.pipeline(keeps_order=keeps_order, max_in_flight=8)
+    timers = [
+        in_background(0.02, lambda: sender.stub.faults.broker_down("broker-a")),
+        in_background(0.6, lambda: sender.stub.faults.broker_up("broker-a")),
+    ]
+    for request in requests:
+        pipeline.submit(request)
+        time.sleep(0.0005)
+    pipeline.flush()
+    for timer in timers:
+        timer.join()
+
+    assert landed(pipeline.take_outcomes()) == 400
+    assert set(sender.stored()) == {b"%d" % number for number in range(400)}
+    if keeps_order:
+        assert not inversions(sender)
+
+
+def inversions(sender: Sender) -> list[tuple[int, int]]:
+    """Return pairs of neighbours in a queue whose first copies stand in the wrong order."""
+    found = []
+    by_queue: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for broker in sender.stub.state.brokers:
+        for number in range(4):
+            for record in sender.stub.messages(TOPIC, number, broker=broker.name):
+                row = int(record.body)
+                if row not in by_queue[broker.name, number]:
+                    by_queue[broker.name, number].append(row)
+    for rows in by_queue.values():
+        found += [(one, next_) for one, next_ in pairwise(rows) if one > next_]
+    return found
+
+
+def test_sends_without_a_queue_do_not_wait_for_a_broker_that_is_away(make_sender: MakeSender) -> None:
+    """If one of two brokers is down, all sends without a queue are stored at the other one at once."""
+    sender = make_sender(2)
+    pipeline = sender.pipeline()
+    for number in range(50):
+        pipeline.submit(single(number))
+    pipeline.flush()
+    sender.stub.faults.broker_down("broker-a")
+    begun = time.monotonic()
+    for number in range(50, 150):
+        pipeline.submit(single(number))
+    pipeline.flush()
+
+    assert landed(pipeline.take_outcomes()) == 150 and time.monotonic() - begun < 5.0
+
+
+def test_a_broker_out_of_reach_fails_its_sends_at_the_deadline(make_sender: MakeSender) -> None:
+    """If a broker stays away, sends that name its queues fail at their deadline, and were surely not stored."""
+    sender = make_sender(2)
+    sender.cluster.writable.queues(TOPIC)
+    sender.stub.faults.refuse("broker-a")
+    requests = [single(number, place(0, "ab"[number % 2])) for number in range(20)]
+    outcomes = sender.send(requests, deadline_s=0.6, retries=0)
+
+    failed = [outcome for outcome in outcomes if outcome.error]
+    assert {type(outcome.error) for outcome in failed} == {ConnectError} and len(failed) == 10
+    assert not any(outcome.is_unknown for outcome in failed)
+    assert len(sender.stored(broker="broker-b")) == 10
+
+
+def test_a_slow_broker_does_not_hold_up_another(make_sender: MakeSender) -> None:
+    """While one broker does not answer, hundreds of sends to the other are stored."""
+    sender = make_sender(2)
+    sender.stub.faults.delay(60_000, on=SEND, at="broker-a", times=None)
+    pipeline = sender.pipeline(attempt_timeout_s=20.0)
+    begun = time.monotonic()
+    for number in range(600):
+        pipeline.submit(single(number, place(number % 4, "ab"[number % 2])))
+    outcomes: list[Outcome] = []
+    while len(outcomes) < 300:
+        outcomes += pipeline.take_outcomes()
+        assert time.monotonic() - begun < 10.0, f"{len(outcomes)} of 300"
+    assert {outcome.receipt.queue.broker_name for outcome in outcomes if outcome.receipt} == {"broker-b"}
+    assert len(sender.stored(broker="broker-a")) == 32, "no more than the share of one broker is in flight"
+    sender.stub.faults.clear()
+
+
+# --- ways to send ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("header_type", list(HeaderType))
+def test_signed_requests_are_accepted(make_sender: MakeSender, header_type: HeaderType) -> None:
+    """With credentials each request is signed, its body included, in both header forms."""
+    cluster = {
+        "credentials": Credentials("writer-key", "writer-secret"),
+        "net": NetSettings(header_type=header_type),
+    }
+    sender = make_sender(acl={"writer-key": "writer-secret"}, cluster=cluster)
+    assert landed(sender.send([single(number) for number in range(20)])) == 20
+
+
+def test_bodies_of_megabytes_pass_through_tls(make_sender: MakeSender) -> None:
+    """Over TLS, requests with more bytes than the stream accepts at once arrive unharmed."""
+    cluster = {"net": NetSettings(tls=TRUSTING)}
+    sender = make_sender(tls=TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key")), cluster=cluster)
+    bodies = [bytes([number]) * 2**20 for number in range(12)]
+    assert landed(sender.send([single(number, body=body) for number, body in enumerate(bodies)])) == 12
+    assert sorted(sender.stored()) == bodies
+
+
+def test_namespaces_are_added_and_taken_off(make_sender: MakeSender) -> None:
+    """With a namespace, requests go to the topic of that namespace, and receipts and errors have the user's name."""
+    sender = make_sender(topics={"SHOP%orders": 2}, cluster={"namespace": Namespace("SHOP")})
+    outcomes = sender.send([single(0), single(1, place(1)), single(2, place(9))])
+
+    receipts = {outcome.receipt.queue.topic for outcome in outcomes if outcome.receipt}
+    assert receipts == {TOPIC} and len(sender.stored("SHOP%orders")) == 2
+    assert [outcome.error.where["topic"] for outcome in outcomes if outcome.error] == [TOPIC]
+
+
+def test_the_rate_limit_holds(sender: Sender) -> None:
+    """With a limit of rows per second, requests are taken at that rate, and answers are served meanwhile."""
+    begun = time.monotonic()
+    pipeline = sender.pipeline(rows_per_second=200.0, deadline_s=0.3)
+    for number in range(120):
+        pipeline.submit(single(number))
+    pipeline.flush()
+
+    assert 0.45 <= time.monotonic() - begun < 3.0 and landed(pipeline.take_outcomes()) == 120
+    assert pipeline.statistics.limited_s > 0.3

@@ -1,0 +1,159 @@
+"""Brokers that follow a script: statuses, damaged responses, and masters that move."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pyspark_rocketmq.broker_errors import FlushDiskTimeout
+from pyspark_rocketmq.errors import ConnectError, MalformedFrame
+from pyspark_rocketmq.model import Address
+from pyspark_rocketmq.net.pool import pool_for
+from pyspark_rocketmq.net.settings import NetSettings
+from pyspark_rocketmq.send import Outcome, SendPipeline, SendSettings
+from pyspark_rocketmq.wire.codes import ResponseCode
+from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command, encode_command
+from tests.cluster.scripted import ScriptedLinks, cluster_of, route_of
+from tests.net.fixtures import Peer, StartPeer, Talk
+from tests.send.fixtures import place, single
+
+Answer = Callable[[int, Command], Command | None]
+
+
+def answering(answer: Answer) -> Callable[[Talk], None]:
+    """Return a script that answers each request, counted from 0, with what `answer` returns; None ends the stream."""
+    count = iter(range(10**6))
+
+    def script(talk: Talk) -> None:
+        while response := answer(next(count), request := talk.read()):
+            response.opaque, response.flag = request.opaque, RESPONSE_FLAG
+            talk.sock.sendall(encode_command(response))
+
+    return script
+
+
+def stored(offset: int = 5, code: int = 0, **more: str) -> Command:
+    """Return the response to a send that was stored."""
+    return Command(code, fields={"msgId": "AB", "queueId": "0", "queueOffset": str(offset), **more})
+
+
+class Script:
+    """A pipeline whose only broker follows a script."""
+
+    def __init__(self, peer: Peer, **settings: object) -> None:
+        self.links = ScriptedLinks()
+        self.lead_to(peer)
+        self.cluster = cluster_of(self.links)
+        given = SendSettings(**{"producer_group": "g", **settings})  # type: ignore[arg-type]
+        self.pipeline = SendPipeline(self.cluster, given, self.cluster.writable.queues)
+
+    def lead_to(self, peer: Peer) -> None:
+        """Let the name server name this peer as the master."""
+        self.links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(**{"broker-a": {0: str(peer.address)}}))
+
+    def send(self, *numbers: int) -> list[Outcome]:
+        """Send requests of these numbers to queue 0 and return their outcomes."""
+        for number in numbers:
+            self.pipeline.submit(single(number, place(0)))
+        self.pipeline.flush()
+        return self.pipeline.take_outcomes()
+
+
+@pytest.fixture
+def make_script(start_peer: StartPeer) -> Iterator[Callable[..., Script]]:
+    """Yield a function that starts a peer with these answers, and a pipeline to it."""
+    made: list[Script] = []
+
+    def make(answer: Answer, **settings: object) -> Script:
+        made.append(Script(start_peer(answering(answer)), **settings))
+        return made[-1]
+
+    yield make
+    for script in made:
+        script.pipeline.close()
+        pool_for(script.cluster.settings.net).close_all()
+
+
+MakeScript = Callable[..., Script]
+
+
+def test_a_status_that_is_not_accepted_is_an_error_with_a_receipt(make_script: MakeScript) -> None:
+    """The master holds the request, which is not sent again; the outcome has the receipt, and advice on the option."""
+    script = make_script(lambda number, _: stored(number, code=ResponseCode.FLUSH_DISK_TIMEOUT))
+    [outcome] = script.send(0)
+
+    assert outcome.receipt and not outcome.is_unknown
+    assert (outcome.receipt.status, outcome.receipt.queue_offset) == (ResponseCode.FLUSH_DISK_TIMEOUT, 0)
+    assert isinstance(outcome.error, FlushDiskTimeout) and outcome.error.where["broker"] == "broker-a"
+    assert "the master has stored it" in str(outcome.error) and "acceptSendStatus" in str(outcome.error)
+    assert script.pipeline.statistics.failed_rows == 1
+
+
+def test_a_status_that_is_accepted_is_no_error(make_script: MakeScript) -> None:
+    """With the status accepted, the request counts as sent."""
+    accepted = frozenset({ResponseCode.SUCCESS, ResponseCode.FLUSH_SLAVE_TIMEOUT})
+    script = make_script(lambda *_: stored(code=ResponseCode.FLUSH_SLAVE_TIMEOUT), accepted_statuses=accepted)
+    [outcome] = script.send(0)
+
+    assert outcome.error is None and outcome.receipt and outcome.receipt.status is ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+def test_success_without_a_receipt_may_be_stored(make_script: MakeScript) -> None:
+    """A response of success without an offset is no receipt: the request is sent again, and its end is unknown."""
+    script = make_script(lambda *_: Command(0, fields={"queueId": "0"}), retries=1)
+    [outcome] = script.send(0)
+
+    assert isinstance(outcome.error, MalformedFrame) and outcome.is_unknown and "(2 attempts)" in str(outcome.error)
+
+
+def test_answers_in_another_order_reach_their_requests(make_script: MakeScript) -> None:
+    """Receipts are matched by opaque, not by the order of the responses."""
+    script = make_script(lambda _, request: stored(offset=int(bytes(request.body))))
+    outcomes = script.send(*range(40))
+
+    assert [outcome.receipt.queue_offset for outcome in outcomes if outcome.receipt] == list(range(40))
+    assert all(outcome.request.rows == [number] for number, outcome in enumerate(outcomes))
+
+
+def test_a_master_at_a_new_address_is_found(make_script: MakeScript, start_peer: StartPeer) -> None:
+    """When the connection to a master ends and the route names another address, requests go there, unlost."""
+    new = start_peer(answering(lambda *_: stored(7)))
+    moved = threading.Event()
+
+    def answer(number: int, _: Command) -> Command | None:
+        if number < 3:
+            return stored(number)
+        script.lead_to(new)
+        moved.set()
+        return None
+
+    script = make_script(answer)
+    offsets = [outcome.receipt.queue_offset for outcome in script.send(*range(6)) if outcome.receipt]
+
+    assert moved.is_set() and len(offsets) == 6 and set(offsets) <= {0, 1, 2, 7} and offsets.count(7) >= 3
+
+
+def test_a_broker_that_cannot_be_connected_takes_little_time_from_others(deaf: Address, start_peer: StartPeer) -> None:
+    """While connecting to one broker takes its whole timeout each time, the other one gets four fifths of the time."""
+    peer = start_peer(answering(lambda *_: stored()))
+    links = ScriptedLinks()
+    masters = {"broker-a": {0: str(deaf)}, "broker-b": {0: str(peer.address)}}
+    links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route_of(**masters))
+    cluster = cluster_of(links, net=NetSettings(connect_timeout_s=0.2))
+    settings = SendSettings(producer_group="g", deadline_s=1.5)
+    pipeline = SendPipeline(cluster, settings, cluster.writable.queues)
+    begun = time.monotonic()
+    for number in range(100):
+        pipeline.submit(single(number, place(0, "ab"[number % 2])))
+    landed = 0
+    while landed < 50:
+        landed += sum(outcome.error is None for outcome in pipeline.take_outcomes())
+        assert time.monotonic() - begun < 1.0
+    pipeline.flush()
+    errors = {type(outcome.error) for outcome in pipeline.take_outcomes()}
+    pipeline.close()
+
+    assert errors == {ConnectError} and pipeline.statistics.connecting_s < 0.7
