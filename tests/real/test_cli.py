@@ -15,7 +15,7 @@ import pytest
 from pyspark_rocketmq.cli.commands.doctor import broker_time_ms
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.lag import measure_group
+from pyspark_rocketmq.lag.measure import measure_group
 from pyspark_rocketmq.model import MessageQueue, retry_topic
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from tests.cli.fixtures import Ran, RunCommand
