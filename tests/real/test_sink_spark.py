@@ -13,7 +13,16 @@ from tests.real.fixtures import ClusterKeeper, slow_by_default
 from tests.real.servers import RealCluster
 from tests.real.worlds import real_world
 from tests.spark.killed_writer import Kill
-from tests.spark.sink_kills import LOCAL, SHAPES, VICTIMS, Schedule, draw_schedule, real_disturbances, run_schedule
+from tests.spark.sink_kills import (
+    LOCAL,
+    SHAPES,
+    VICTIMS,
+    Schedule,
+    check_deduplicated,
+    draw_schedule,
+    real_disturbances,
+    run_schedule,
+)
 from tests.spark.test_sink_flows import CLOSED, EVERYWHERE, GUARDED, TWO_BROKERS, Flow, each_of
 from tests.spark.test_sink_kills import SEEDS
 
@@ -66,11 +75,14 @@ def test_namespace(spark: SparkSession, real_cluster: RealCluster, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_kills(real_cluster: RealCluster, tmp_path: Path) -> None:
+def test_kills(spark: SparkSession, real_cluster: RealCluster, tmp_path: Path) -> None:
     """If a worker, the broker and the driver are killed in turn, nothing is missing, and repeats keep their ids."""
     kills = (Kill("worker", "some", 0), Kill("broker", "some", 1), Kill("driver", "committed", 2))
     schedule = Schedule(-1, LOCAL, SHAPES[0], kills)
-    assert run_schedule(real_world(real_cluster), real_disturbances(real_cluster), tmp_path, schedule) > 0
+    world = real_world(real_cluster)
+    written = run_schedule(world, real_disturbances(real_cluster), tmp_path, schedule)
+    assert written.repeats > 0
+    check_deduplicated(spark, world, written, tmp_path)
 
 
 @pytest.mark.slow
@@ -80,5 +92,5 @@ def test_a_random_schedule_loses_nothing(real_cluster: RealCluster, tmp_path: Pa
     victims = tuple(victim for victim in VICTIMS if victim != "busy")
     schedule = draw_schedule(seed, victims)
     print(schedule)
-    repeats = run_schedule(real_world(real_cluster), real_disturbances(real_cluster), tmp_path, schedule)
-    print(f"{repeats} messages repeat a row")
+    written = run_schedule(real_world(real_cluster), real_disturbances(real_cluster), tmp_path, schedule)
+    print(f"{written.repeats} messages repeat a row")

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_stub import StubCluster
 from pyspark_rocketmq.model import QueueRange
@@ -32,6 +32,10 @@ from tests.flows.world import World
 from tests.real.servers import RealCluster
 from tests.spark.fixtures import ROOT, spark_environment
 from tests.spark.killed_writer import DRIVER_POINTS, TASK_POINTS, Job, Kill
+from tests.spark.queries import Sink, run_to_end
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 BATCHES, FILES, ROWS = 3, 2, 120
 """Batches of a query, files of a batch, rows of a file."""
@@ -84,6 +88,14 @@ SHAPES = (
 )
 
 
+class Written(NamedTuple):
+    """What a query has written: the topic, the rows, and how many messages repeat one of them."""
+
+    topic: str
+    rows: set[str]
+    repeats: int
+
+
 @dataclass(frozen=True)
 class Schedule:
     """The kills of a query, and the shape of its rows."""
@@ -110,8 +122,8 @@ def draw_schedule(seed: int, victims: tuple[str, ...]) -> Schedule:
     return Schedule(seed, EXECUTORS if needs_executors else LOCAL, choose.choice(SHAPES), tuple(kills))
 
 
-def run_schedule(world: World, disturb: Disturbances, folder: Path, schedule: Schedule) -> int:
-    """Run a query through a schedule of kills; return how many messages repeat a row. Fail if a promise is broken."""
+def run_schedule(world: World, disturb: Disturbances, folder: Path, schedule: Schedule) -> Written:
+    """Run a query through a schedule of kills; return what it wrote. Fail if a promise is broken."""
     topic, wanted = world.make_topic(4)[0].topic, write_source(folder / "source")
     marks, checkpoint = folder / "marks", folder / "checkpoint"
     marks.mkdir()
@@ -140,7 +152,7 @@ def run_schedule(world: World, disturb: Disturbances, folder: Path, schedule: Sc
             kill_groups(groups)
     spared = [kill for kill in schedule.kills if not (marks / kill.mark).exists()]
     assert not spared, f"{schedule}: did not happen: {spared}"
-    return check_written(world, topic, wanted, schedule)
+    return Written(topic, wanted, check_written(world, topic, wanted, schedule))
 
 
 def write_source(folder: Path) -> set[str]:
@@ -298,6 +310,15 @@ def check_written(world: World, topic: str, wanted: set[str], schedule: Schedule
         changed = {body: ids for body, ids in ids_of.items() if len(ids) > 1}
         assert not changed, f"{schedule}: {len(changed)} rows were repeated under another id"
     return count - len(wanted)
+
+
+def check_deduplicated(spark: SparkSession, world: World, written: Written, folder: Path) -> None:
+    """Check that a query that drops repeated message ids reads exactly the rows that were written."""
+    frame = spark.readStream.format("rocketmq").options(nameServer=world.name_server, subscribe=written.topic)
+    once = frame.option("startingOffsets", "earliest").load().withWatermark("storeTimestamp", "1 hour")
+    sink = Sink()
+    run_to_end(once.dropDuplicatesWithinWatermark(["msgId"]), sink, folder / "deduplicated")
+    assert sink.bodies == sorted(written.rows)
 
 
 def read_topic(world: World, topic: str) -> Iterator[tuple[str, str]]:
