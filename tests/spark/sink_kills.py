@@ -89,7 +89,7 @@ SHAPES = (
 
 
 class Written(NamedTuple):
-    """What a query has written: the topic, the rows, and how many messages repeat one of them."""
+    """The result of a query that writes: topic, rows, and the number of messages that repeat a row."""
 
     topic: str
     rows: set[str]
