@@ -144,6 +144,7 @@ def test_brokers_up_to_5_3_add_properties_to_each_message_of_a_batch(world: Worl
     assert added == world.by_version({"4.9": {"WAIT", "outer", "CLUSTER"}, "5.3": by_broker, "5.5": set()})
 
 
+@pytest.mark.slow
 def test_batch_queues_take_batches_without_an_id(world: World, real_cluster: RealCluster) -> None:
     """A topic with batch consume queues stores a batch without an outer id as single messages, which stay readable."""
     if world.version.startswith("4.9"):

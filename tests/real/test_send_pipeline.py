@@ -25,7 +25,7 @@ from pyspark_rocketmq.send import Outcome, SendPipeline, SendSettings, SendStati
 from pyspark_rocketmq.wire.record import Record, decode_records
 from tests.flows.reading import read_all
 from tests.flows.world import World, fresh
-from tests.real.fixtures import both_profiles
+from tests.real.fixtures import both_profiles, slow_by_default
 from tests.real.servers import Broker, RealCluster
 from tests.real.worlds import real_world
 
@@ -215,7 +215,7 @@ def test_many_keys_stay_in_order_under_restarts(real_two_brokers: RealCluster) -
     check_order(world, sent)
 
 
-@both_profiles
+@slow_by_default
 def test_rows_go_to_the_other_broker(real_two_brokers: RealCluster) -> None:
     """If a broker is killed in the middle, rows that may go anywhere go to the other one, and none is missing."""
     world, victim, disturber = real_world(real_two_brokers), real_two_brokers.brokers[1], Disturber()
