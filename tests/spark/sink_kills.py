@@ -42,7 +42,11 @@ BATCHES, FILES, ROWS = 3, 2, 120
 RUN_S = 240.0
 BUSY_S = 10.0
 DOWN_S = 1.0
-QUICK_GIVE_UP = {"spark.executor.heartbeatInterval": "1s", "spark.network.timeout": "8s"}
+QUICK_GIVE_UP = {
+    "spark.executor.heartbeatInterval": "1s",
+    "spark.network.timeout": "8s",
+    "spark.network.timeoutInterval": "2s",
+}
 """Spark settings with which a silent executor is given up after eight seconds."""
 
 LOCAL, EXECUTORS = "local[2,4]", "local-cluster[2,1,1024]"
