@@ -15,6 +15,7 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -35,21 +36,34 @@ _FAILED = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a stub until SIGTERM or SIGINT, and return the exit code."""
-    given = _parser().parse_args(arguments)
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+    ended = catch_signals()
     try:
-        topics = dict(map(parse_topic, given.topic))
-        with StubCluster(given.broker or 1, topics=topics, **_options(given)) as stub:
-            for row in read_seeds(Path(given.seed)) if given.seed else ():
-                stub.put(**row)
+        with open_stub(arguments) as stub:
             print(f"nameServer={stub.name_server} endpoints={stub.endpoints or NO_ENDPOINTS}", flush=True)
             ended.wait()
     except RocketMQError as error:
         print(error, file=sys.stderr)
         return _FAILED
     return 0
+
+
+def catch_signals() -> threading.Event:
+    """Return an event that SIGTERM and SIGINT set, instead of ending the process."""
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    return ended
+
+
+@contextmanager
+def open_stub(arguments: Sequence[str] | None = None) -> Iterator[StubCluster]:
+    """Yield a running stub with the options and seeds of a command line; None means that of the process."""
+    given = _parser().parse_args(arguments)
+    topics = dict(map(parse_topic, given.topic))
+    with StubCluster(given.broker or 1, topics=topics, **_options(given)) as stub:
+        for row in read_seeds(Path(given.seed)) if given.seed else ():
+            stub.put(**row)
+        yield stub
 
 
 def _parser() -> argparse.ArgumentParser:

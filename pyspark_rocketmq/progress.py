@@ -1,4 +1,4 @@
-"""Commit a query's position from the driver program, and read its planner's status.
+"""Commit a query's position from the driver program, and tell how far the query is behind.
 
 A query commits a finished batch when Spark plans the next one, so the last batch of a run is committed in the next run.
 A program that needs this commit at once calls `commit_offsets` after `awaitTermination()`, or adds a `CommitListener`,
@@ -6,12 +6,14 @@ which commits for every query of its session that has the same group.
 
     spark.streams.addListener(CommitListener(options))
     commit_offsets(query, options)
+    print(lag(query, options).total)
     [status] = planner_status(query)
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -28,13 +30,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from .cluster.cluster import open_cluster
 from .errors import OptionError
+from .lag.figures import Lag
+from .lag.measure import measure_positions
 from .model import MessageQueue
 from .offsets.position import Position, parse_position
 from .options import HelperOptions, parse_helper_options
 from .source.commit import Committer, GroupCheck, OffsetWriter
 from .source.reports import PlannerStatus, parse_status
 
-__all__ = ["CommitListener", "commit_offsets", "planner_status"]
+__all__ = ["CommitListener", "Lag", "commit_offsets", "lag", "planner_status"]
 
 _FLUSH_S = 5.0
 
@@ -86,6 +90,23 @@ class CommitListener(StreamingQueryListener):
     @cached_property
     def _committer(self) -> Committer:
         return Committer(_make_writer(self._settings, self._group).commit)
+
+
+def lag(query: StreamingQuery, options: Mapping[str, str]) -> Lag:
+    """Return how far a query is behind: what brokers hold now after the positions of its last progress event.
+
+    A batch that runs now counts as unread. A figure that cannot be had is unknown, with its reason, and never 0. Before
+    the first progress event there are no queues.
+
+    Args:
+        query: A query that reads RocketMQ, running or ended.
+        options: The options of the query's reader; name servers and credentials suffice.
+    """
+    progress = query.lastProgress
+    found = _positions(progress) if progress else ()
+    positions = {queue: offset for each in found for queue, offset in each.next.items()}
+    cluster = open_cluster(parse_helper_options(options).cluster)
+    return measure_positions(cluster, positions, now_ms=time.time_ns() // 1_000_000)
 
 
 def planner_status(query: StreamingQuery) -> list[PlannerStatus]:

@@ -33,8 +33,6 @@ from tools.mutants import Mutant
 
 MARKS = "not spark and not real and not chaos and not slow and not bench"
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".cache", "build", "__pycache__", ".*_cache", ".hypothesis")
-MOST_TEST_S = 20.0
-"""The time of tests, as recorded, that one mutant gets; the slowest tests are left out."""
 RECORD_S = 3600.0
 """The time limit for recording."""
 MEMORY_BYTES = 4 << 30
@@ -66,12 +64,15 @@ class Copy:
         compile(mutant.text, mutant.key.file, "exec")
         self._count += 1
         path = self.root / mutant.key.file
+        shutil.copy2(path, self.folder / "unchanged.py")
         path.write_text(mutant.text)
         os.utime(path, (2**31 + self._count, 2**31 + self._count))
 
     def restore(self, mutant: Mutant) -> None:
-        """Put the original module back, with its time."""
-        shutil.copy2(self._original / mutant.key.file, self.root / mutant.key.file)
+        """Put the module back, with its time, as it was when the copy was made."""
+        unchanged = self.folder / "unchanged.py"
+        if unchanged.exists():
+            unchanged.replace(self.root / mutant.key.file)
 
     def start(self, arguments: Sequence[str], plugin: object, timeout: float, *, writes_bytecode: bool = False) -> None:
         """Fork a process that runs pytest with these arguments and plugin, and ends with its status."""
@@ -325,6 +326,8 @@ def file_of(test: str) -> str:
 class Recording:
     """The tests that pass, with their seconds, and who runs each line: a test, or all tests of a file."""
 
+    most_test_s: float = 60.0
+    """The time of tests, as recorded, that one mutant gets; the slowest tests are left out."""
     seconds: dict[str, float] = field(default_factory=dict)
     runners: dict[str, dict[int, set[str]]] = field(default_factory=dict)
     imports: dict[str, set[str]] = field(default_factory=dict)
@@ -371,7 +374,7 @@ class Recording:
         per_file: dict[str, float] = {}
         kept: list[str] = []
         for test in sorted(tests, key=lambda test: (rank(test), self.seconds[test])):
-            if kept and spent + self.seconds[test] > MOST_TEST_S:
+            if kept and spent + self.seconds[test] > self.most_test_s:
                 continue
             kept.append(test)
             spent += self.seconds[test]

@@ -159,9 +159,18 @@ def get_runtime_info(broker: Broker, request: ClientRequest) -> HandlerResult:
         "putMessageAverageSize": str(average),
         "putMessageSizeTotal": str(broker.store.log.end),
         "putMessageTimesTotal": messages,
+        "runtime": _uptime(int(broker.clock.elapsed_ms())),
         "timerCongestNum": str(len(broker.delayed_messages.waiting_timers)),
     }
     return response(body=encode_body(KVTable(table=figures)))
+
+
+def _uptime(elapsed_ms: int) -> str:
+    """Return a time span as a broker reports its uptime, in whole seconds."""
+    minutes, seconds = divmod(elapsed_ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
 
 
 def _earliest_time(broker: Broker) -> int:
@@ -195,7 +204,6 @@ _IDLE_FIGURES = {
     "putMessageDistributeTime": "null",
     "remainHowManyDataToFlush": "0 B",
     "remainTransientStoreBufferNumbs": "2147483647",
-    "runtime": "[ 0 days, 0 hours, 0 minutes, 0 seconds ]",
 }
 
 

@@ -2,6 +2,7 @@
 
     consumer, pull_consumer     consumers                    producer       sends, ordered and in transactions
     dead_letters                reads and resends messages that a group could not consume
+    range_reading               reads ranges of queues without a group
     settings, checks            settings and their checks    results        the results of listeners
     message                     received messages            running        start, wait, close
     member                      one member of a group; makes and connects all its parts

@@ -17,16 +17,13 @@ from ..cluster.cluster import open_cluster
 from ..cluster.messages import Receipt
 from ..cluster.settings import ClusterSettings
 from ..errors import DecodeError, RocketMQError, TopicNotFound
-from ..model import Block, Finding, Message, MessageQueue, QueueBounds, QueueRange, dead_letter_topic
-from ..net.pool import pool_for
-from ..offsets.loss import GapLog, LossWarning
-from ..pull.loop import read_ranges
-from ..pull.recheck import Recheck
+from ..model import Message, MessageQueue, QueueBounds, QueueRange, dead_letter_topic
 from ..pull.settings import PullSettings
 from ..wire.properties import is_reserved
 from .checks import check_group, to_cluster_settings
-from .message import Pulled, ReceivedMessage, read_messages
+from .message import ReceivedMessage
 from .producer import Producer
+from .range_reading import read_queue_ranges
 
 __all__ = ["DeadLetters", "Failed", "Report", "Resent"]
 
@@ -139,65 +136,11 @@ class DeadLetters:
             report.failed.append(Failed(letter.queue, letter.offset, error))
 
     def _read(self, wanted: QueueRange) -> Iterator[ReceivedMessage]:
-        brokers, pool = self._cluster.brokers, pool_for(self._cluster.settings.net)
-        policy, settings = _LogLosses(), PullSettings()
-        recheck = Recheck(brokers, pool, policy, settings)
         try:
-            for block in read_ranges([wanted], brokers, pool, policy, settings):
-                for whole in recheck.whole(block):
-                    yield from self._messages(whole, wanted)
+            yield from read_queue_ranges(self._cluster, [wanted], PullSettings(), _log.warning, "dead letters")
         except NoPermission as error:
             error.advice = "brokers before 4.9.2 make dead letters write-only: give the topic read permission"
             raise
-        finally:
-            policy.finish()
-
-    def _messages(self, block: Block, whole: QueueRange) -> Iterator[ReceivedMessage]:
-        """Yield those messages of a response whose offsets lie in the requested range.
-
-        A broker may have written wrong offsets into the records. So if the response has a message for every offset
-        that it covers, each message gets its offset from its place in the response.
-        """
-        queue, start, end, _ = block.wanted
-        pulled = Pulled(queue, block.data, whole.start, whole.end, self._cluster.settings.namespace.unwrap)
-        messages = read_messages(pulled, block.first)
-        for position, message in enumerate(messages, block.first):
-            if len(messages) == block.covered:
-                message.offset = position
-            if start <= message.offset < end:
-                yield message
-
-
-class _LogLosses:
-    """The loss policy for dead letters: log every loss and go on, because retention may delete them."""
-
-    def __init__(self) -> None:
-        self._gaps = GapLog()
-
-    def begins_later(self, queue: MessageQueue, planned: int, minimum: int) -> None:
-        """Log that the dead letters of a queue from offset `planned` to `minimum` are gone, so reading begins later."""
-        _log.warning("dead letters from %d to %d of %s are gone", planned, minimum, queue)
-
-    def ends_earlier(self, queue: MessageQueue, planned_end: int, maximum: int) -> None:
-        """Log that a queue now ends at offset `maximum`, before `planned_end`, up to which it was to be read."""
-        _log.warning("dead letters of %s end at %d now, not at %d", queue, maximum, planned_end)
-
-    def vanished(self, rest: QueueRange) -> None:
-        """Log that the rest of a queue is not read because the route no longer has the queue."""
-        _log.warning("dead letters of %s are not read: the queue is not in the route any more", rest.queue)
-
-    def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Ignore that an administrator moved a group's position: dead letters are read without a group's position."""
-
-    def lacks_messages(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
-        """Log a gap; many gaps of a queue are merged into a few warnings."""
-        if warning := self._gaps.add(LossWarning(Finding.MESSAGES_MISSING, queue, start, end, missing_count)):
-            _log.warning("%s", warning)
-
-    def finish(self) -> None:
-        """Log the gaps that are not logged yet, and the totals."""
-        for warning in (*self._gaps.rest(), *self._gaps.totals()):
-            _log.warning("%s", warning)
 
 
 def _to_original_message(letter: ReceivedMessage) -> Message:

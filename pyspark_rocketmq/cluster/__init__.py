@@ -7,6 +7,7 @@
     links          connections                servers                     typed requests to one server
     retrying       repetition                 nameserver, broker          which server gets a request
     queue_offsets, searches, groups, messages, compaction, admin          the requests themselves
+    survey         the same request to all brokers, whose errors are results
 
 Every request takes a deadline. It returns values of this library's classes, or raises an error that names server,
 request, topic, broker, queue and group. The flags of an error decide what happens next: after a `retriable` error the

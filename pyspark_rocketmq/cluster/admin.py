@@ -58,6 +58,7 @@ from .broker import Brokers, to_queue
 from .nameserver import NameServers
 from .routes import BrokerEndpoints
 from .servers import Reply
+from .survey import read_settings
 from .writable import TEMPLATE_TOPIC
 
 
@@ -236,10 +237,7 @@ class Admin:
 
     def fetch_broker_config(self, broker_name: str, deadline: Deadline | None = None) -> dict[str, str]:
         """Return all settings of a master as a dict."""
-        reply = self._ask_master(broker_name, GetBrokerConfigRequestHeader(), deadline)
-        lines = str(reply.command.body, "utf-8", "replace").splitlines()
-        pairs = (line.partition("=") for line in lines if not line.startswith("#"))
-        return {name: value for name, equals, value in pairs if equals}
+        return read_settings(self._ask_master(broker_name, GetBrokerConfigRequestHeader(), deadline))
 
     def update_broker_config(
         self, broker_name: str, settings: dict[str, str], deadline: Deadline | None = None

@@ -6,6 +6,7 @@ cluster.offsets.fetch_bounds(queues)                 # offsets of queues, at tim
 cluster.groups.fetch_members("g", "orders")          # members, locks, heartbeats
 cluster.messages.query_by_key("orders", "k1")        # single messages
 cluster.admin.create_topic(TopicConfig(topic_name="orders"))
+cluster.survey.fetch_brokers()                       # all brokers at once, with the errors of those that fail
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .queue_offsets import Offsets
 from .route_table import RouteTable
 from .servers import Servers
 from .settings import ClusterSettings
+from .survey import Survey
 from .writable import WritableQueues
 
 
@@ -42,6 +44,7 @@ class Cluster:
         self.groups = Groups(self.brokers)
         self.messages = Messages(self.brokers)
         self.admin = Admin(self.brokers, self.name_servers)
+        self.survey = Survey(servers, self.name_servers)
 
     def __repr__(self) -> str:
         return f"<Cluster {self.name_servers!r}, {self.routes!r}>"

@@ -13,6 +13,7 @@
     pool            open connections for repeated use, within one process
     pipeline        many requests of one kind in flight, over one connection per address
     host            the address under which other machines can reach this one
+    greeting        the protocol of a server that is no RocketMQ server
 
 A connection returns the server's response, whatever its response code is. It raises when there is no response:
 `RequestTimeout` ends one request; every other error ends the connection and all its requests.

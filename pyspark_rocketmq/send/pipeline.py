@@ -25,7 +25,7 @@ from functools import partial
 from itertools import groupby
 
 from ..cluster.cluster import Cluster
-from ..errors import FrameTooLarge, RequestTimeout, RocketMQError, TopicNotFound
+from ..errors import FrameTooLarge, LocalProtocolError, RequestTimeout, RocketMQError, TopicNotFound
 from ..model import SendRequest
 from ..net.deadline import Deadline
 from ..net.pipeline import Pipeline, RequestKind
@@ -142,6 +142,17 @@ class SendPipeline:
         """Wait until all submitted requests have ended, the last one at its deadline."""
         while self._schedule.count:
             self._pump(math.inf)
+
+    def stop(self) -> None:
+        """End the requests that are not in flight, without sending them, and wait until the others have ended.
+
+        Their attempts in flight are the last ones, so this takes no longer than the timeout of an attempt.
+        """
+        for send in self._schedule.stop():
+            what = "not sent, because the pipeline was stopped"
+            error = self._locate(LocalProtocolError(what, advice="look for the error that stopped it"), send)
+            self._fail(send.request, error, is_unknown=send.is_unknown)
+        self.flush()
 
     def close(self) -> None:
         """Return the connections; requests that have not ended get no outcome."""
@@ -283,7 +294,8 @@ class SendPipeline:
         if error.refresh_routes:
             self._cluster.routes.expire(send.request.topic)
         if verdict.cure is Cure.PAUSE:
-            self._schedule.throttle(send, broker, error, now)
+            if self._schedule.throttle(send, broker, error, now):
+                self._fail(send.request, self._explain(send), is_unknown=send.is_unknown)
             return
         send.is_unknown |= verdict.is_unknown
         if verdict.is_of_broker:

@@ -39,6 +39,8 @@ MOST_HELD_BYTES = 32 * 2**20
 """Bytes of all sends that have not ended, in flight or waiting, at which no more are taken."""
 _SEND_BYTES = 1024
 """The memory that a send takes besides its body, as `MOST_HELD_BYTES` counts it."""
+_MOST_ENDED = 1024
+"""The number of sends that are remembered after they have ended, besides as many as have not ended."""
 _BROKER_PAUSE = Backoff(first_s=0.02, longest_s=3.0)
 _SEND_PAUSE = Backoff(first_s=0.1, longest_s=3.0)
 _REST_PER_COST = 4.0
@@ -119,6 +121,8 @@ class QueuedSend:
     """Whether an attempt may have stored the request although it failed."""
     is_in_flight = False
     has_ended = False
+    is_old = False
+    """Whether many later sends have ended before this one."""
     holds_lane = False
     """Whether it is the first one in the lane of its queue."""
 
@@ -205,6 +209,7 @@ class Schedule:
         self.count = 0
         """The number of sends that have not ended."""
         self.retries = self.pauses = 0
+        self._is_stopped = False
 
     def __repr__(self) -> str:
         return f"<Schedule {self.count} sends, {self.in_flight} in flight, {len(self._brokers)} brokers>"
@@ -235,10 +240,23 @@ class Schedule:
                 send.queue, send.is_bound = topic.next_queue(now), True
         if send.is_bound:
             self._join(send)
+        if len(self._live) > _MOST_ENDED + 2 * self.count:
+            self._forget_ended()
         self._live.append(send)
         self._held_bytes += send.size + _SEND_BYTES
         self.count += 1
         return send
+
+    def _forget_ended(self) -> None:
+        """Forget the sends that have ended, and copy the bodies of those that were here the last time.
+
+        A body may be part of a large buffer, which otherwise stays in memory as long as a single send of it waits.
+        """
+        self._live = deque(send for send in self._live if not send.has_ended)
+        for send in self._live:
+            if send.is_old and isinstance(send.request.body, memoryview):
+                send.request = send.request._replace(body=bytes(send.request.body))
+            send.is_old = True
 
     def _join(self, send: QueuedSend) -> None:
         """Let a bound send wait at its broker, or in the lane of its queue."""
@@ -340,11 +358,18 @@ class Schedule:
             broker.pause_count = 0
         return self._end(send)
 
-    def throttle(self, send: QueuedSend, broker: BrokerState, error: RocketMQError, now: float) -> None:
-        """Let a broker pause because it was too busy for a send, which is sent again; this counts as no attempt."""
+    def throttle(self, send: QueuedSend, broker: BrokerState, error: RocketMQError, now: float) -> bool:
+        """Let a broker pause because it was too busy for a send, which is sent again; this counts as no attempt.
+
+        Return whether the send has ended by that, because the schedule was stopped.
+        """
         self._release(send, broker)
         self.pause(broker, error, now, send.epoch)
+        if self._is_stopped:
+            send.error = error
+            return self._end(send)
         self._return(send, broker, error)
+        return False
 
     def fail(
         self, send: QueuedSend, broker: BrokerState, error: RocketMQError, now: float, *, may_repeat: bool
@@ -353,7 +378,7 @@ class Schedule:
         self._release(send, broker)
         send.error = error
         send.failures += 1
-        if may_repeat and send.failures <= self._settings.retries:
+        if may_repeat and send.failures <= self._settings.retries and not self._is_stopped:
             if send.has_ended:
                 self._end(send)
             else:
@@ -411,6 +436,14 @@ class Schedule:
                 self._end(send)
             expired.append(send)
         return expired
+
+    def stop(self) -> list[QueuedSend]:
+        """End the sends that are not in flight, and return them; those in flight get no further attempt."""
+        self._is_stopped = True
+        waiting = [send for send in self._live if not (send.has_ended or send.is_in_flight)]
+        for send in waiting:
+            self._leave(send)
+        return waiting
 
     def reason(self, send: QueuedSend) -> RocketMQError | None:
         """Return why a send was not stored: its own last error, or that of a pausing broker for which it waits."""

@@ -42,7 +42,7 @@ class BatchReader(DataSourceReader):
         queues = catalog.queues()
         catalog.require_match(queues)
         catalog.require_known(queues)
-        require_filter(cluster, options, queues)
+        require_filter(cluster, options.pull, queues)
         view = make_view(cluster, options)
         plan = resolve_batch(
             options.start.requested, options.end.requested, queues, view, fail_on_data_loss=options.fail_on_data_loss

@@ -13,7 +13,7 @@ from ..broker_errors import BrokerSystemError, RequestRefused, SubscriptionParse
 from ..cluster.cluster import Cluster
 from ..errors import BrokerError, OptionError
 from ..model import MessageQueue
-from ..options.reader_options import ReaderOptions
+from ..pull.settings import PullSettings
 from ..wire.bodies import build_subscription
 
 __all__ = ["require_filter"]
@@ -21,17 +21,17 @@ __all__ = ["require_filter"]
 _CLIENT_ID = "pyspark-rocketmq"
 
 
-def require_filter(cluster: Cluster, options: ReaderOptions, queues: Iterable[MessageQueue]) -> None:
+def require_filter(cluster: Cluster, settings: PullSettings, queues: Iterable[MessageQueue]) -> None:
     """Raise `OptionError` if brokers cannot compile the SQL condition, or ignore it because a topic is compacted."""
     brokers = {queue[:2] for queue in queues}
     for topic in sorted({topic for topic, _ in brokers}):
-        subscription = options.pull.subscription.for_topic(topic)
+        subscription = settings.subscription.for_topic(topic)
         if subscription.expression_type == "TAG":
             continue
         _refuse_compacted(cluster, subscription.expression, sorted(each for each in brokers if each[0] == topic))
         asked = build_subscription(topic, subscription.expression, expression_type=subscription.expression_type)
         try:
-            cluster.groups.check_subscription(options.pull.group, _CLIENT_ID, asked)
+            cluster.groups.check_subscription(settings.group, _CLIENT_ID, asked)
         except SubscriptionParseFailed as error:
             raise _refusal(subscription.expression, error, "correct the condition") from error
         except (BrokerSystemError, RequestRefused) as error:

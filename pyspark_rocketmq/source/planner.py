@@ -202,7 +202,7 @@ class Planner:
             return
         if position is not None:
             self._require_own_checkpoint(position)
-        require_filter(self._cluster, self._options, queues)
+        require_filter(self._cluster, self._options.pull, queues)
         self.role.begin(position, queues)
         self._has_begun = True
 

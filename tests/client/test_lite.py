@@ -12,7 +12,7 @@ import pytest
 from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.client.pull_consumer import PullConsumer
 from pyspark_rocketmq.client.settings import MessageModel
-from pyspark_rocketmq.errors import GroupError, LocalProtocolError
+from pyspark_rocketmq.errors import GroupError, LocalProtocolError, OptionError
 from pyspark_rocketmq.pull.process_queue import FlowLimits
 from tests.client.fixtures import GROUP, TIMEOUT_S, TOPIC, Group, queue, until
 
@@ -149,6 +149,21 @@ def test_seeking_a_time_finds_its_first_message(make_group: Callable[..., Group]
     consumer.seek_to_time(queue(0), 2_500)
 
     assert poll_all(consumer, 1)[0].body == b"3000"
+
+
+def test_offsets_and_times_to_seek_have_63_bits(make_group: Callable[..., Group]) -> None:
+    """A negative offset or time, and one that does not fit into 63 bits, is refused; the largest ones are not."""
+    group = make_group(queues=1)
+    group.put("a")
+    consumer = group.pulling(subscriptions={})
+    consumer.assign([queue(0)])
+    consumer.pause([queue(0)])  # A pull behind the queue's end would move the position meanwhile.
+    for seek in (consumer.seek, consumer.seek_to_time):
+        for wrong in (-1, 2**63):
+            with pytest.raises(OptionError, match="out of range"):
+                seek(queue(0), wrong)
+        seek(queue(0), 0)
+        seek(queue(0), 2**63 - 1)
 
 
 def test_seeking_outside_the_queue_is_mended(make_group: Callable[..., Group]) -> None:

@@ -151,7 +151,7 @@ def test_a_message_in_a_batch_leaves_room_for_what_brokers_append(group: Group) 
     producer.send_batch([message(31_743)])
     with pytest.raises(LocalProtocolError, match="31744 bytes in a batch, the limit is 31743; send this message by it"):
         producer.send_batch([message(100), message(31_744)])
-    producer.send(message(32_767))
+    producer.send(message(32_500))
     assert len(group.stub.messages(TOPIC)) == 2, "the refused batch was not sent"
 
 

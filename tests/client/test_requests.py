@@ -50,6 +50,15 @@ def test_an_orderly_member_says_so(group: Group) -> None:
     assert all(each.locked for each in info.mq_table.values())
 
 
+def test_members_tell_how_many_threads_consume(group: Group) -> None:
+    """A push consumer has the threads of its settings, and a pull consumer one, its user's."""
+    members = [(group.concurrent(Log(), thread_count=3), "3"), (group.pulling(), "1")]
+    until(lambda: all(member.queues for member, _ in members))
+    for member, threads in members:
+        info = group.cluster().admin.fetch_running_info(GROUP, member.client_id)
+        assert info.properties["PROP_THREADPOOL_CORE_SIZE"] == threads
+
+
 @pytest.mark.parametrize(
     ("answer", "told"),
     [(SUCCESS, "CR_SUCCESS"), (RECONSUME_LATER, "CR_LATER"), (None, "CR_RETURN_NULL")],

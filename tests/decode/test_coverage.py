@@ -102,6 +102,14 @@ def test_only_what_is_wanted_of_a_shifted_answer_becomes_rows(caplog: pytest.Log
     assert [record.levelno for record in caplog.records if "storedQueueOffset" in record.message] == [logging.WARNING]
 
 
+def test_a_shift_that_a_second_pull_shows_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """If a response that was pulled again shows that its queue is shifted, a later response tells nothing new."""
+    short, again = response(at(3), 3, end=6), Again(response(at(4, 5, 6), 3))
+    later = response(at(7, 8), 6)
+    assert pairs([short, later], again, BatchSize(messages=3)) == [(3, 4), (4, 5), (5, 6), (6, 7), (7, 8)]
+    assert sum("storedQueueOffset" in record.message for record in caplog.records) == 1
+
+
 def test_a_broker_started_anew_goes_on_with_the_positions() -> None:
     """Written offsets may fall back to the positions within a response, as after a broker's restart.
 

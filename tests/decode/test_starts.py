@@ -9,16 +9,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.decode.bulk import Starts, maybe_find_starts
+from pyspark_rocketmq.decode.bulk import Records, Responses, Starts, maybe_find_starts
 from pyspark_rocketmq.decode.decoder import ColumnDecoder
 from pyspark_rocketmq.decode.spans import Spans
 from pyspark_rocketmq.errors import DecodeError
-from pyspark_rocketmq.model import Block, MessageQueue
+from pyspark_rocketmq.model import Block, MessageQueue, QueueRange
 from pyspark_rocketmq.wire.scan import MIN_RECORD_BYTES, record_starts
 
-from .samples import PLAIN, block, irregular_records, plain_records, whole
+from .samples import PLAIN, QUEUE, block, irregular_records, plain_records, whole
 
 _any_records = st.lists(st.one_of(plain_records, irregular_records), min_size=1, max_size=4)
+ONE = Responses([QueueRange(QUEUE, 0, 2)], [2], [0], [0], [0], [QUEUE], [0], [2])
 _answers = st.lists(_any_records.map(block), min_size=8, max_size=12)
 
 
@@ -54,6 +55,16 @@ def test_the_smallest_records_are_walked_in_lock_step() -> None:
     empty = replace(PLAIN, body=b"", properties_text=b"")
     found = maybe_find([block([empty, empty], queue=MessageQueue("", "broker-a", 3))] * 8)
     assert found and found.counts.tolist() == [2] * 8
+
+
+@pytest.mark.parametrize(("topic", "at", "are_known"), [("t" * 9, 0, True), ("t" * 200, 0, True), ("t", 0xAB, False)])
+def test_magics_of_both_layouts_are_known(topic: str, at: int, are_known: bool) -> None:
+    """The magic of a record with a long topic is known, too; a magic that differs by a byte is not."""
+    response = block([PLAIN, PLAIN], queue=MessageQueue(topic, "broker-a", 3))
+    data = bytearray(response.data)
+    data[7] ^= at
+    records = Records(np.frombuffer(data, np.uint8), np.array(record_starts(response.data)), np.array([2]), ONE)
+    assert records.has_known_magics() is are_known
 
 
 def test_few_or_unequal_answers_are_walked_one_by_one() -> None:

@@ -26,12 +26,15 @@ WRONG_IMPORTS = [
     ("arrow", "pyspark_rocketmq/pull/planted.py", "import pyarrow"),
     ("arrow", "pyspark_rocketmq/wire/planted.py", "import pyarrow"),
     ("spark", "pyspark_rocketmq/planning/planted.py", "import pyspark.sql"),
+    ("terminal", "pyspark_rocketmq/cluster/planted.py", "import click"),
+    ("terminal", "pyspark_rocketmq/lag/planted.py", "import rich.table"),
     ("grpc", "pyspark_rocketmq/cluster/planted.py", "import grpc"),
     ("protobuf", "pyspark_rocketmq/net/planted.py", "import google.protobuf"),
     ("stub", "broker_stub/planted.py", "import pyspark_rocketmq.net"),
     ("stub-server", "broker_stub/server.py", "import broker_stub.store"),
     ("stub-state", "broker_stub/handlers/planted.py", "import broker_stub.server"),
     ("library", "pyspark_rocketmq/client/planted.py", "import broker_stub"),
+    ("library", "pyspark_rocketmq/cli/planted.py", "import broker_stub"),
 ]
 
 

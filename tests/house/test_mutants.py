@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,7 @@ class ScriptedCopy:
         self.folder = folder
         self.fails_again = fails_again
         self.statuses = statuses
-        self.is_changed = False
+        self.is_changed = self.others_fail = False
         self.ran: list[tuple[bool, str]] = []
 
     def change(self, mutant: object) -> None:
@@ -200,7 +201,9 @@ class ScriptedCopy:
         return self.statuses.pop(0)
 
     def read(self, name: str) -> str:
-        return "b" if self.fails_again or name != FAILED_AGAIN else ""
+        if name == FAILED_AGAIN and not self.fails_again:
+            return ""
+        return "a" if self.others_fail and not self.is_changed and self.ran[-1][1] == "ab" else "b"
 
     def output(self) -> str:
         return ""
@@ -233,16 +236,27 @@ def test_only_what_repeats_counts(
     assert not copy.statuses
 
 
+def test_another_test_that_fails_takes_no_blame_off_a_mutant(tmp_path: Path) -> None:
+    """If on the unchanged code another test fails before the one in question, that one still counts."""
+    copy: Any = ScriptedCopy(tmp_path, True, [1, 0, 1])
+    copy.others_fail = True
+    row = mutate_tool.Run(copy, find_mutants("a.py", "x = 0")[0], dict.fromkeys("abc", 0.1), {}).poll()
+
+    assert row and (row["verdict"], row["by"]) == ("killed", "b")
+
+
 def test_tests_that_speak_of_the_change_run_first() -> None:
     """First come likely tests, then those whose names share rare words with the change, then files with fast tests."""
     file = "pyspark_rocketmq/planning/clip.py"
     mutant = next(each for each in find_mutants(file, CODE) if each.key.function == "clip")
     seconds = {"tests/a.py::test_fast": 0.1, "tests/b.py::test_limit": 2.0, "tests/c.py::test_slow": 3.0}
-    recording = Recording(seconds, {file: {mutant.line: set(seconds)}})
+    recording = Recording(seconds=seconds, runners={file: {mutant.line: set(seconds)}})
 
     fast, of_limit, slow = seconds
     assert recording.tests_of(mutant) == [of_limit, fast, slow]
     assert recording.tests_of(mutant, [slow]) == [slow, of_limit, fast]
+    assert replace(recording, most_test_s=2.1).tests_of(mutant, [slow]) == [slow]
+    assert replace(recording, most_test_s=2.1).tests_of(mutant) == [of_limit, fast]
 
 
 def test_what_runs_at_import_is_judged_by_importers() -> None:

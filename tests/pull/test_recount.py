@@ -72,9 +72,20 @@ def test_counts_are_given_up_before_they_grow_without_end() -> None:
 
     assert len(scattered.parts()) <= MOST_PARTS
     assert all(count is None for _, _, count in [*scattered.parts(), *other.parts()])
-    scattered.add(6, 7, 1)  # Counts were given up, but no offset is forgotten.
+    for start in (6, 16):  # Counts were given up, but no offset is forgotten.
+        scattered.add(start, start + 1, 1)
     assert scattered.parts()[0].start == 0 and scattered.parts()[-1].end == 30 * MOST_PARTS - 5
     assert sum(end - start for start, end, _ in scattered.parts()) > 15 * MOST_PARTS
+
+
+def test_a_thousand_intervals_are_counted() -> None:
+    """A thousand intervals that do not touch are counted each by itself; one more ends the counting."""
+    tally = Tally()
+    for start in range(0, 20_000, 20):
+        tally.add(start, start + 10, 2)
+    assert [count for _, _, count in tally.parts()] == [2] * 1_000
+    tally.add(20_000, 20_010, 2)
+    assert [count for _, _, count in tally.parts()] == [None]
 
 
 def test_messages_are_counted_within_bounds() -> None:

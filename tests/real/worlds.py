@@ -21,6 +21,8 @@ LATE_ENDS = {**QUICK_CHECKS, "transactionOpBatchInterval": "60000"}
 LATE_FILES = {**QUICK_CHECKS, "transientStorePoolEnable": "true", "transientStorePoolSize": "3"}
 LATE_FILES |= {"commitIntervalCommitLog": "3000", "commitCommitLogThoroughInterval": "3000"}
 """Broker options with which messages are in memory only for up to three seconds."""
+NO_FLUSH = {**QUICK_CHECKS, "flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": "0"}
+"""Broker options with which no message is flushed in time."""
 ROCKSDB_BESIDE = {**QUICK_CHECKS, "transRocksDBEnable": "true"}
 """Broker options that make 5.5 able to keep half messages in RocksDB; new ones still go to the usual topic."""
 ROCKSDB = {**ROCKSDB_BESIDE, "transWriteOriginTransHalfEnable": "false"}

@@ -10,13 +10,23 @@ from itertools import pairwise
 
 import pytest
 
+from broker_stub import TlsFiles
 from pyspark_rocketmq.broker_errors import InvalidParameter, MessageIllegal, NoPermission, SystemBusy
+from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.cluster.signing import Credentials
-from pyspark_rocketmq.errors import ConnectError, FrameTooLarge, LocalProtocolError, RequestTimeout, TopicNotFound
+from pyspark_rocketmq.errors import (
+    AddressNotAllowed,
+    ConnectError,
+    FrameTooLarge,
+    LocalProtocolError,
+    RequestTimeout,
+    TopicNotFound,
+)
 from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.send import Outcome
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import HeaderType
+from tests.net.fixtures import PKI, TRUSTING
 from tests.send.fixtures import TOPIC, MakeSender, Sender, number_of, place, single
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -116,13 +126,22 @@ def test_an_attempt_in_flight_at_the_deadline_is_unknown(sender: Sender) -> None
 def test_a_failed_send_without_a_queue_goes_to_another_broker(make_sender: MakeSender) -> None:
     """If a broker refuses sends for good, those without a queue are stored at the other, and those with one fail."""
     sender = make_sender(2)
-    sender.stub.faults.answer(ResponseCode.NO_PERMISSION, "no", on=SEND, at="broker-a", times=None)
-    requests = [*(single(number) for number in range(20)), single(20, place(0, "a"))]
-    outcomes = {number_of(outcome): outcome for outcome in sender.send(requests)}
+    fault = sender.stub.faults.answer(ResponseCode.NO_PERMISSION, "no", on=SEND, at="broker-a", times=None)
+    [bound] = sender.send([single(20, place(0, "a"))])
+    assert isinstance(bound.error, NoPermission) and not bound.is_unknown and fault.fired == 1
 
-    assert isinstance(outcomes[20].error, NoPermission) and not outcomes[20].is_unknown
-    assert {outcomes[number].error for number in range(20)} == {None}
+    assert landed(sender.send([single(number) for number in range(20)])) == 20
     assert len(sender.stored(broker="broker-b")) == 20
+
+
+def test_a_broker_that_takes_no_messages_is_left_alone(make_sender: MakeSender) -> None:
+    """A broker whose disk is full gets few of the sends without a queue: it pauses after each refusal."""
+    sender = make_sender(2)
+    full = sender.stub.faults.answer(
+        ResponseCode.SERVICE_NOT_AVAILABLE, "disk full", on=SEND, at="broker-a", times=None
+    )
+    assert landed(sender.send([single(number) for number in range(400)], max_in_flight=8, retries=5)) == 400
+    assert 0 < full.fired < 40
 
 
 def test_a_refusal_for_good_is_not_repeated(sender: Sender) -> None:
@@ -155,6 +174,36 @@ def test_what_cannot_be_sent_is_an_outcome(sender: Sender) -> None:
         3: type(None),
         4: TopicNotFound,
     }
+
+
+def test_stopping_sends_nothing_more(sender: Sender) -> None:
+    """`stop` ends what waits as not sent, and waits for the attempts in flight, whose failures are not repeated."""
+    sender.stub.faults.busy(on=SEND, times=2)
+    sender.stub.faults.delay(200, on=SEND, times=2)
+    pipeline = sender.pipeline(max_in_flight=4, keeps_order=True)
+    for number in range(40):
+        pipeline.submit(single(number, place(number % 4)))
+    pipeline.take_outcomes()
+    begun = time.monotonic()
+    pipeline.stop()
+    outcomes = pipeline.take_outcomes()
+
+    assert time.monotonic() - begun < 2.0 and len(outcomes) == 40
+    assert Counter(type(outcome.error) for outcome in outcomes)[LocalProtocolError] >= 36
+    assert len(sender.stored()) == sum(outcome.receipt is not None for outcome in outcomes) <= 4
+
+
+def test_a_broker_that_is_not_allowed_gets_nothing(make_sender: MakeSender) -> None:
+    """With a list of allowed brokers, sends without a queue go to those, and others fail without being sent."""
+    sender = make_sender(2)
+    allowed = f"{sender.stub.name_server}, {sender.stub.broker_address('broker-b')}"
+    strict = Sender(sender.stub, allowed_brokers=allowed)
+    requests = [*(single(number) for number in range(20)), single(20, place(0, "a"))]
+    outcomes = {number_of(outcome): outcome.error for outcome in strict.send(requests)}
+    strict.close()
+
+    assert isinstance(outcomes.pop(20), AddressNotAllowed) and set(outcomes.values()) == {None}
+    assert len(sender.stored(broker="broker-b")) == 20 and not sender.stored(broker="broker-a")
 
 
 # --- brokers that go and come ----------------------------------------------------------------------------------------
@@ -257,6 +306,25 @@ def test_signed_requests_are_accepted(make_sender: MakeSender, header_type: Head
     }
     sender = make_sender(acl={"writer-key": "writer-secret"}, cluster=cluster)
     assert landed(sender.send([single(number) for number in range(20)])) == 20
+
+
+def test_bodies_of_megabytes_pass_through_tls(make_sender: MakeSender) -> None:
+    """Over TLS, requests with more bytes than the stream accepts at once arrive unharmed."""
+    cluster = {"net": NetSettings(tls=TRUSTING)}
+    sender = make_sender(tls=TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key")), cluster=cluster)
+    bodies = [bytes([number]) * 2**20 for number in range(12)]
+    assert landed(sender.send([single(number, body=body) for number, body in enumerate(bodies)])) == 12
+    assert sorted(sender.stored()) == bodies
+
+
+def test_namespaces_are_added_and_taken_off(make_sender: MakeSender) -> None:
+    """With a namespace, requests go to the topic of that namespace, and receipts and errors have the user's name."""
+    sender = make_sender(topics={"SHOP%orders": 2}, cluster={"namespace": Namespace("SHOP")})
+    outcomes = sender.send([single(0), single(1, place(1)), single(2, place(9))])
+
+    receipts = {outcome.receipt.queue.topic for outcome in outcomes if outcome.receipt}
+    assert receipts == {TOPIC} and len(sender.stored("SHOP%orders")) == 2
+    assert [outcome.error.where["topic"] for outcome in outcomes if outcome.error] == [TOPIC]
 
 
 def test_the_rate_limit_holds(sender: Sender) -> None:

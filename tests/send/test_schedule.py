@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from pyspark_rocketmq.broker_errors import SystemBusy
 from pyspark_rocketmq.errors import ConnectError, ConnectionLost, NoBrokerAvailable
@@ -232,6 +239,28 @@ def test_a_full_schedule_says_so() -> None:
     assert not schedule.is_full
 
 
+def test_a_send_that_waits_holds_no_memory_of_others() -> None:
+    """While a send waits for its broker, the buffers of thousands of others, and of its own batch, can be freed."""
+    schedule = make(max_in_flight=30)
+    buffer = bytearray(100)
+    stuck = single(0, place(0, "a"))._replace(body=memoryview(buffer)[:10])
+    add(schedule, stuck)
+    [(broker, send)] = take(schedule)
+    schedule.rest([send], broker, NoBrokerAvailable("away"), 1e9)
+    for number in range(5000):
+        add(schedule, single(number, place(0, "b"))._replace(body=memoryview(buffer)))
+        for other, sent in take(schedule):
+            schedule.succeed(sent, other)
+    for number in range(3000):
+        add(schedule, single(number, place(0, "b")))
+        for other, sent in take(schedule):
+            schedule.succeed(sent, other)
+    del stuck, sent
+    assert bytes(send.request.body) == bytes(10)
+
+    buffer.clear()  # It raises while views of it exist.
+
+
 # --- any history -----------------------------------------------------------------------------------------------------
 
 
@@ -361,7 +390,14 @@ class OrderedHistory(History):
             assert numbers == sorted(numbers), "a queue stored sends in another order"
 
 
-TestHistory = History.TestCase
-TestHistory.settings = hypothesis_settings(max_examples=60, stateful_step_count=60, deadline=None)
-TestOrderedHistory = OrderedHistory.TestCase
-TestOrderedHistory.settings = hypothesis_settings(max_examples=60, stateful_step_count=60, deadline=None)
+EXAMPLES = hypothesis_settings(max_examples=60, stateful_step_count=60, deadline=None)
+
+
+def test_any_history_keeps_the_bounds_and_ends_every_send() -> None:
+    """No bound is exceeded, and every send ends once, by its deadline, whatever becomes of attempts."""
+    run_state_machine_as_test(History, settings=EXAMPLES)
+
+
+def test_any_history_keeps_the_order_of_each_queue() -> None:
+    """With order kept, each queue has one send in flight, and stores its sends in the order of adding."""
+    run_state_machine_as_test(OrderedHistory, settings=EXAMPLES)

@@ -357,6 +357,18 @@ def test_stopping_publishes_what_is_acknowledged(stub: StubBroker) -> None:
     assert stub.offsets(GROUP) == {queue_of(0): 2, queue_of(1): 2}
 
 
+@pytest.mark.parametrize(("flush_s", "delay_ms", "is_told"), [(10.0, 0, False), (0.25, 1000, True)])
+def test_a_last_commit_that_comes_too_late_is_told(
+    stub: StubBroker, caplog: pytest.LogCaptureFixture, flush_s: float, delay_ms: int, is_told: bool
+) -> None:
+    """If the last commit of a query does not end in time, a warning says that the next start commits."""
+    with Run(options_for(stub, consumerGroup=GROUP), rhythm=replace(QUICK, flush_s=flush_s)) as run:
+        run.trigger()
+        stub.faults.delay(delay_ms, on=RequestCode.UPDATE_CONSUMER_OFFSET, times=1)
+        run.trigger()
+    assert ("positions were not committed within 0.25 s; the query's next" in caplog.text) == is_told
+
+
 def test_stopping_does_not_wait_for_ever() -> None:
     """If a commit hangs, `flush` returns False after its timeout."""
     end = threading.Event()
@@ -369,8 +381,9 @@ def test_stopping_does_not_wait_for_ever() -> None:
     committer.acknowledge({queue_of(0): 1})
     begun = time.monotonic()
     assert committer.flush(0.05) is False
-    assert time.monotonic() - begun < 2
     end.set()
+    assert committer.flush(5.0) is True
+    assert time.monotonic() - begun < 2
 
 
 def test_sigterm_ends_the_planning_process_in_order(stub: StubBroker) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from broker_stub import StubBroker
 from pyspark_rocketmq.errors import BrokerError, GroupInUse, OptionError
-from pyspark_rocketmq.progress import CommitListener, commit_offsets
+from pyspark_rocketmq.lag.figures import Figure
+from pyspark_rocketmq.progress import CommitListener, commit_offsets, lag
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.source.driving import GROUP, TOPIC, join, queue_of, store_offsets, wait_for
 
@@ -108,3 +109,32 @@ def test_a_listener_follows_the_queries_of_its_group(stub: StubBroker) -> None:
     listener.onQueryTerminated(SimpleNamespace())  # type: ignore[arg-type]
     wanted = {queue_of(0): 2, queue_of(1): 1, queue_of(0, topic="bills"): 9}
     wait_for(lambda: stub.offsets(GROUP) == wanted, f"{wanted}")
+
+
+# --- lag -------------------------------------------------------------------------------------------------------------
+
+
+def test_lag_is_what_brokers_hold_after_the_last_progress(stub: StubBroker) -> None:
+    """`lag` measures from the end of the last batch, whether or not the query commits, and commits nothing."""
+    for number in range(6):
+        stub.put(TOPIC, b"x", queue_id=number % 2)
+
+    found = lag(query(progress(1, 3, group=None)), options(stub))
+    over = lag(query(over_connect(progress(1, 3))), options(stub))
+
+    assert [each.messages for each in found.queues] == [Figure(2), Figure(0)]
+    assert (found.total.messages, found.total.unknown_queues) == (2, 0)
+    assert over.total.messages == 2
+    assert stub.offsets(GROUP) == {}
+
+
+def test_lag_of_another_clusters_queues_is_unknown(stub: StubBroker) -> None:
+    """Queues that this cluster does not have are unknown, with the reason, and not without lag."""
+    found = lag(query(progress(1, topic="elsewhere")), options(stub))
+
+    assert found.total.unknown_queues == 1 and "[TOPIC_NOT_FOUND]" in str(found.queues[0].messages.unknown)
+
+
+def test_a_query_without_progress_has_no_queues(stub: StubBroker) -> None:
+    """Before the first progress event there is nothing to measure."""
+    assert lag(query(None), options(stub)).queues == ()

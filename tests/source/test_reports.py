@@ -14,7 +14,7 @@ from broker_stub import StubBroker
 from pyspark_rocketmq.model import MessageQueue, QueueRange
 from pyspark_rocketmq.progress import planner_status
 from pyspark_rocketmq.source.partition import RangePartition, read_partition
-from pyspark_rocketmq.source.reports import PlannerStatus, measure_lag, parse_status
+from pyspark_rocketmq.source.reports import PlannerStatus, TaskReport, measure_lag, parse_status
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.source.driving import GROUP, TOPIC, Checkpoint, fresh_run, options_for, queue_of, wait_for
 
@@ -32,6 +32,13 @@ def status_of(**given: Any) -> PlannerStatus:
     """Return a planner status with these fields, and with zero or no value in all others."""
     commits = {"group": None, "failed_commits": 0, "is_commit_refused": False}
     return PlannerStatus(**{"role": "solo", "losses": {}, **commits, **measure_lag({}, {}), **given})
+
+
+def test_a_task_reports_nothing_before_it_begins() -> None:
+    """All figures of a task begin at zero."""
+    zeros = "0 pulls, 0 bytes, 0.000 s waited, 0 dropped, losses {}"
+    text = str(TaskReport(2))
+    assert text.startswith("0 rows of 2 ranges; 0 records were read one by one") and text.endswith(zeros)
 
 
 def query_with(report: Any) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.errors import BrokerError
+from pyspark_rocketmq.wire.codes import ResponseCode
 from tests.flows.half_messages import COMMIT, LONG_AGO_MS, Half, end, prepare, records_of, watching
-from tests.flows.world import World, until
+from tests.flows.world import World, sending, until
 
 
 def half_message_in_memory_is_not_found(world: World) -> None:
@@ -18,6 +19,20 @@ def half_message_in_memory_is_not_found(world: World) -> None:
     until(lambda: _commits(world, half), "the half message can be committed")
 
     assert [record.body for record in world.await_messages(half.queue)] == [b"half"]
+
+
+def success_of_end_hides_a_missing_flush(world: World) -> None:
+    """Check that END says SUCCESS although the message was not flushed in time, which a send would report.
+
+    The brokers flush each message before the response, and have no time for it (`syncFlushTimeout=0`).
+    """
+    half = prepare(world)
+
+    plain = world.store(sending(half.queue, b"plain", {}))
+    end(world.cluster, half, COMMIT)
+
+    assert plain.status is ResponseCode.FLUSH_DISK_TIMEOUT
+    assert [record.body for record in world.await_messages(half.queue, 2)] == [b"plain", b"half"]
 
 
 def crash_forgets_that_a_half_message_ended(world: World) -> None:

@@ -1,0 +1,17 @@
+"""Show and change a RocketMQ cluster from a terminal, without Spark, Java or a server.
+
+    main          runs one command: errors become exit codes, Ctrl-C and a closed output become one
+    table         every command by name, with its summary and its module in `commands`
+    command       describes one command: parameters, examples, result, views
+    parser        turns the words of the command line into a command and its values (click)
+    connection    finds the cluster: flags, environment, profile; profiles: the file of profiles
+    session       gives a running command its cluster and its terminal
+    values        the values that results have in common, such as moments
+    documents     writes results as JSON, and derives their JSON Schemas from their classes
+    views         tables and facts, by which a command shows its result to people
+    screen        draws views (rich), and writes documents, progress and errors
+    exits         exit codes      page   the guide page      commands   one module for each command
+
+A command returns one value, or yields several as they come. People see its views; `--json` prints the value itself.
+Modules of commands import what they need when they run, so that help and completion are quick.
+"""

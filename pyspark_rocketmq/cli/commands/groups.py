@@ -1,0 +1,300 @@
+"""List consumer groups, and show one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...errors import RocketMQError
+from ..command import Command, Parameter
+from ..exits import NotFound
+from ..values import Trouble, trouble, troubles_of
+from ..views import Column, Facts, Note, Table, View, show_troubles
+
+if TYPE_CHECKING:
+    from ...wire.bodies import ConsumerConnection, SubscriptionData, SubscriptionGroupConfig
+    from ..session import Session
+
+__all__ = ["COMMANDS"]
+
+_SYSTEM = frozenset(
+    """
+    CID_ONSAPI_OWNER CID_ONSAPI_PERMISSION CID_ONSAPI_PULL CID_SYS_RMQ_TRANS CID_DefaultHeartBeatSyncerTopic
+    CID_ONS-HTTP-PROXY FILTERSRV_CONSUMER SELF_TEST_C_GROUP SELF_TEST_P_GROUP TOOLS_CONSUMER
+    __MONITOR_CONSUMER TOOLS_PRODUCER
+    """.split()
+)
+_MOST_ASKED = 100
+"""The most members that are asked for their subscriptions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """One consumer group."""
+
+    group: str
+    kind: str
+    """`user` or `system`."""
+    brokers: tuple[str, ...]
+    may_consume: bool
+    """Whether all its brokers let it consume."""
+    retries: int
+    """The largest number of redeliveries of a message, of all brokers."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupList:
+    """The consumer groups that brokers have configurations of, sorted by name."""
+
+    groups: tuple[ListedGroup, ...]
+    hidden: int
+    troubles: tuple[Trouble, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """The settings of a group at one broker."""
+
+    broker: str
+    may_consume: bool
+    may_broadcast: bool
+    retries: int
+    retry_queues: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A subscription to a topic."""
+
+    topic: str
+    expression: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRow:
+    """One live member of a group."""
+
+    client_id: str
+    address: str | None
+    language: str | None
+    version: int
+    brokers: tuple[str, ...]
+    """The brokers that know the member."""
+    subscriptions: tuple[Subscription, ...] | None
+    """The member's own report; null if it gives none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownGroup:
+    """A consumer group: settings, members and subscriptions."""
+
+    group: str
+    settings: tuple[BrokerSettings, ...]
+    message_model: str | None
+    consume_type: str | None
+    members: tuple[MemberRow, ...]
+    subscriptions: tuple[Subscription, ...]
+    """Subscriptions that brokers have for the whole group: those of the last heartbeat of any member."""
+    do_members_agree: bool | None
+    """Whether all members report the same subscriptions; null if fewer than two do."""
+    troubles: tuple[Trouble, ...]
+
+
+# --- list ------------------------------------------------------------------------------------------------------------
+
+
+def _list(session: Session, all: bool) -> GroupList:
+    from ...cluster.survey import answers_of
+
+    brokers = session.cluster.survey.fetch_brokers()
+    found = session.cluster.survey.fetch_group_configs(brokers)
+    by_group: dict[str, dict[str, SubscriptionGroupConfig]] = {}
+    for name, configs in answers_of(found).items():
+        for group, config in configs.items():
+            by_group.setdefault(group, {})[name] = config
+    groups = [_listed(group, configs) for group, configs in sorted(by_group.items())]
+    wanted = tuple(each for each in groups if all or each.kind == "user")
+    return GroupList(wanted, len(groups) - len(wanted), troubles_of(found))
+
+
+def _listed(group: str, configs: dict[str, SubscriptionGroupConfig]) -> ListedGroup:
+    from ...cluster.names import SYSTEM_GROUP_PREFIX
+
+    is_system = group in _SYSTEM or group.startswith(SYSTEM_GROUP_PREFIX)
+    return ListedGroup(
+        group,
+        "system" if is_system else "user",
+        tuple(sorted(configs)),
+        all(each.consume_enable for each in configs.values()),
+        max(each.retry_max_times for each in configs.values()),
+    )
+
+
+def _show_list(found: GroupList) -> list[View]:
+    columns = (
+        Column("group"),
+        Column("kind"),
+        Column("may consume"),
+        Column("redeliveries", is_number=True),
+        Column("brokers"),
+    )
+    rows = [
+        (each.group, each.kind, "yes" if each.may_consume else "no", str(each.retries), ", ".join(each.brokers))
+        for each in found.groups
+    ]
+    views: list[View] = [Table(columns, rows)] if rows else [Note("no groups")]
+    if found.hidden:
+        views.append(Note(f"{found.hidden} groups of RocketMQ itself are not shown; --all shows them"))
+    return [*views, *show_troubles(found.troubles)]
+
+
+# --- show ------------------------------------------------------------------------------------------------------------
+
+
+def _show_group(session: Session, group: str) -> ShownGroup:
+    from ...cluster.survey import answers_of
+
+    survey = session.cluster.survey
+    brokers = survey.fetch_brokers()
+    configs = survey.fetch_group_configs(brokers)
+    connections = survey.fetch_connections(brokers, group)
+    settings = tuple(
+        _settings(name, each)
+        for name, found in configs.items()
+        if not isinstance(found, RocketMQError) and (each := found.get(group))
+    )
+    known = answers_of(connections)
+    troubles = tuple(dict.fromkeys((*troubles_of(configs), *troubles_of(connections))))
+    if not settings and not any(each.connection_set for each in known.values()) and not troubles:
+        raise NotFound(f"no broker knows the group {group}", advice="groups list --all shows all groups")
+    members, unanswered = _members(session, group, known)
+    first = next((each for each in known.values() if each.connection_set), None)
+    return ShownGroup(
+        group,
+        settings,
+        first.message_model if first else None,
+        first.consume_type if first else None,
+        members,
+        _merge(each for connection in known.values() for each in connection.subscription_table.values()),
+        _agreement(members),
+        (*troubles, *unanswered),
+    )
+
+
+def _settings(broker: str, config: SubscriptionGroupConfig) -> BrokerSettings:
+    return BrokerSettings(
+        broker,
+        config.consume_enable,
+        config.consume_broadcast_enable,
+        config.retry_max_times,
+        config.retry_queue_nums,
+    )
+
+
+def _members(
+    session: Session, group: str, known: dict[str, ConsumerConnection]
+) -> tuple[tuple[MemberRow, ...], tuple[Trouble, ...]]:
+    """Return the members, each with the subscriptions that it reports, and why some do not report any."""
+    at: dict[str, list[str]] = {}
+    connections = {}
+    for name, connection in known.items():
+        for each in connection.connection_set:
+            at.setdefault(each.client_id, []).append(name)
+            connections[each.client_id] = each
+    members, troubles = [], []
+    for number, (client_id, each) in enumerate(sorted(connections.items())):
+        subscriptions = None
+        if number < _MOST_ASKED:
+            try:
+                subscriptions = _reported(session, group, client_id)
+            except RocketMQError as error:
+                troubles.append(trouble(f"subscriptions of {client_id}", error))
+        members.append(
+            MemberRow(client_id, each.client_addr, each.language, each.version, tuple(at[client_id]), subscriptions)
+        )
+    if len(members) > _MOST_ASKED:
+        why = f"only the first {_MOST_ASKED} members were asked"
+        troubles.append(Trouble("subscriptions of members", "NOT_ASKED", why))
+    return tuple(members), tuple(troubles)
+
+
+def _reported(session: Session, group: str, client_id: str) -> tuple[Subscription, ...]:
+    info = session.cluster.admin.fetch_running_info(group, client_id)
+    return _merge(info.subscription_set)
+
+
+def _merge(subscriptions: Iterable[SubscriptionData]) -> tuple[Subscription, ...]:
+    found = {Subscription(each.topic, each.sub_string, each.expression_type) for each in subscriptions}
+    return tuple(sorted(found, key=lambda each: (each.topic, each.expression, each.type)))
+
+
+def _agreement(members: tuple[MemberRow, ...]) -> bool | None:
+    reported = [each.subscriptions for each in members if each.subscriptions is not None]
+    return len(set(reported)) == 1 if len(reported) > 1 else None
+
+
+def _show_one(group: ShownGroup) -> list[View]:
+    facts = [("group", group.group)]
+    facts += [(each.broker, _settings_text(each)) for each in group.settings]
+    if group.message_model:
+        facts.append(("model", f"{group.message_model}, {group.consume_type}"))
+    facts.append(("members", str(len(group.members)) if group.members else "none is live"))
+    views: list[View] = [Facts(facts)]
+    if group.subscriptions:
+        columns = (Column("topic"), Column("expression"), Column("type"))
+        views.append(Table(columns, [(each.topic, each.expression, each.type) for each in group.subscriptions]))
+    if group.members:
+        views.append(_member_table(group.members))
+    if group.do_members_agree is False:
+        text = "the members subscribe differently: each heartbeat replaces the others' subscriptions at the brokers"
+        views.append(Note(text, is_warning=True))
+    return [*views, *show_troubles(group.troubles)]
+
+
+def _settings_text(settings: BrokerSettings) -> str:
+    allowed = "may consume" if settings.may_consume else "may NOT consume"
+    return f"{allowed}, {settings.retries} redeliveries, {settings.retry_queues} retry queues"
+
+
+def _member_table(members: tuple[MemberRow, ...]) -> Table:
+    columns = (Column("client"), Column("address"), Column("language"), Column("subscribes to"), Column("brokers"))
+    rows = [
+        (
+            each.client_id,
+            each.address or "-",
+            each.language or "-",
+            "?" if each.subscriptions is None else ", ".join(map(_subscription_text, each.subscriptions)) or "nothing",
+            ", ".join(each.brokers),
+        )
+        for each in members
+    ]
+    return Table(columns, rows)
+
+
+def _subscription_text(subscription: Subscription) -> str:
+    return subscription.topic if subscription.expression == "*" else f"{subscription.topic} ({subscription.expression})"
+
+
+COMMANDS = (
+    Command(
+        "groups list",
+        GroupList,
+        _list,
+        _show_list,
+        parameters=(Parameter("--all", "also groups of RocketMQ itself", bool),),
+        details="These are the groups that brokers have settings of. Most brokers make them when a group appears.",
+        examples=("pyspark-rocketmq groups list",),
+    ),
+    Command(
+        "groups show",
+        ShownGroup,
+        _show_group,
+        _show_one,
+        parameters=(Parameter("GROUP", "consumer group", is_required=True),),
+        details="Brokers keep one table of subscriptions per group, that of the last heartbeat. So members are asked, "
+        "too, and compared. A Spark query is a member only with groupMembership=shared.",
+        examples=("pyspark-rocketmq groups show billing",),
+    ),
+)

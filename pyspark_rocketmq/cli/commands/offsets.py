@@ -1,0 +1,358 @@
+"""Show, find, move, export and import positions of consumer groups."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import GroupInUse, OptionError, RocketMQError
+from ...model import MessageQueue, sort_queues
+from ..command import Command, Parameter
+from ..exits import Exit, NotFound
+from ..positions import WHERE, nest, read_file, readable_queues, resolve, resolve_file
+from ..values import Moment, moment
+from ..views import Column, Note, Table, Text, View
+
+if TYPE_CHECKING:
+    from ...cluster.cluster import Cluster
+    from ..session import Session
+
+__all__ = ["COMMANDS"]
+
+Nested = dict[str, dict[str, dict[str, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """A group's position in one queue, and the queue's bounds."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    position: int | None
+    """The next offset to read; null if the group has no position in the queue."""
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """The positions of a group."""
+
+    group: str
+    queues: tuple[GroupOffset, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartingOffsets:
+    """Offsets of all queues of topics, as the option `startingOffsets` takes them."""
+
+    starting_offsets: Nested
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """The positions of a group at one moment, for `offsets import`."""
+
+    group: str
+    at: Moment
+    positions: Nested
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The move of a group's position in one queue."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    before: int | None
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The moves of a group's positions; without `applied` they were only shown."""
+
+    group: str
+    applied: bool
+    moves: tuple[Move, ...]
+    undo_file: str | None
+    """The file with the positions before; null if nothing was moved."""
+    undo: str | None
+    """The command that moves the group back."""
+
+
+# --- show, at, export ------------------------------------------------------------------------------------------------
+
+
+def _show(session: Session, group: str, topic: tuple[str, ...]) -> GroupOffsets:
+    cluster = session.cluster
+    queues = readable_queues(cluster, topic or _topics_of(session, group))
+    positions = cluster.offsets.fetch_committed(group, queues)
+    bounds = cluster.offsets.fetch_bounds(queues)
+    return GroupOffsets(
+        group,
+        tuple(
+            GroupOffset(*queue, positions.get(queue), bounds[queue].min_offset, bounds[queue].max_offset)
+            for queue in sort_queues(queues)
+        ),
+    )
+
+
+def _topics_of(session: Session, group: str) -> list[str]:
+    """Return the topics in which a group has positions; raise if it has none, or if a broker does not tell."""
+    survey = session.cluster.survey
+    found = survey.fetch_consume_stats(survey.fetch_brokers(), group)
+    for each in found.values():
+        if isinstance(each, RocketMQError):
+            raise each
+    topics = {queue.topic for table in found.values() if not isinstance(table, RocketMQError) for queue in table}
+    if not topics:
+        raise NotFound(f"no broker has a position of group {group}", advice="check the name: groups list shows all")
+    return sorted(topics)
+
+
+def _show_offsets(found: GroupOffsets) -> list[View]:
+    columns = (
+        Column("topic"),
+        Column("broker"),
+        Column("queue", is_number=True),
+        Column("position", is_number=True),
+        Column("min", is_number=True),
+        Column("max", is_number=True),
+    )
+    rows = [
+        (
+            each.topic,
+            each.broker,
+            str(each.queue_id),
+            "none" if each.position is None else str(each.position),
+            str(each.min_offset),
+            str(each.max_offset),
+        )
+        for each in found.queues
+    ]
+    return [Table(columns, rows)]
+
+
+def _at(session: Session, when: str, topic: tuple[str, ...]) -> StartingOffsets:
+    queues = readable_queues(session.cluster, topic)
+    return StartingOffsets(nest(resolve(session.cluster, queues, "WHEN", when, now_ms=session.now_ms())))
+
+
+def _show_starting(found: StartingOffsets) -> list[View]:
+    return [Text(json.dumps(found.starting_offsets, ensure_ascii=False))]
+
+
+def _export(session: Session, group: str, topic: tuple[str, ...]) -> Export:
+    queues = readable_queues(session.cluster, topic or _topics_of(session, group))
+    positions = session.cluster.offsets.fetch_committed(group, queues)
+    if not positions:
+        raise NotFound(f"group {group} has no position in these topics", advice="check the names")
+    return Export(group, moment(session.now_ms()), nest(positions))
+
+
+def _show_export(found: Export) -> list[View]:
+    from ..documents import write_json
+
+    return [Text(write_json(found, indent=2))]
+
+
+# --- seek, import ----------------------------------------------------------------------------------------------------
+
+
+def _seek(session: Session, group: str, topic: tuple[str, ...], to: str, apply: bool, undo_file: str | None) -> Moved:
+    queues = readable_queues(session.cluster, topic)
+    wanted = resolve(session.cluster, queues, "--to", to, now_ms=session.now_ms())
+    if not wanted:
+        raise NotFound(f"{to} has no position in {', '.join(topic)}", advice="offsets show prints a group's positions")
+    return _move(session, group, wanted, apply, undo_file)
+
+
+def _import(session: Session, group: str, file: str, apply: bool, undo_file: str | None) -> Moved:
+    wanted = resolve_file(session.cluster, read_file(file), file)
+    return _move(session, group, wanted, apply, undo_file)
+
+
+def _move(
+    session: Session, group: str, wanted: Mapping[MessageQueue, int], apply: bool, undo_file: str | None
+) -> Moved:
+    """Move a group to the wanted positions, or only show the moves; in both cases first check that it may be moved."""
+    cluster = session.cluster
+    _require_no_members(cluster, group, {queue.topic for queue in wanted})
+    before = cluster.offsets.fetch_committed(group, list(wanted))
+    changed = {queue: wanted[queue] for queue in sort_queues(wanted) if before.get(queue) != wanted[queue]}
+    moves = tuple(Move(*queue, before.get(queue), after) for queue, after in changed.items())
+    if not apply or not moves:
+        return Moved(group, False, moves, None, None)
+    old = {queue: before[queue] for queue in changed if queue in before}
+    path = _write_undo(session, group, old, undo_file) if old else None
+    undo = shlex.join(["pyspark-rocketmq", "offsets", "import", group, str(path), "--apply"]) if path else None
+    _commit(cluster, group, changed, undo)
+    return Moved(group, True, moves, str(path) if path else None, undo)
+
+
+def _require_no_members(cluster: Cluster, group: str, topics: Collection[str]) -> None:
+    """Raise `GroupInUse` if the group has live members: their next commit would overwrite the new positions."""
+    for topic in sorted(topics):
+        if members := cluster.groups.fetch_members(group, topic):
+            what = f"{len(members)} live members, for example {members[0]}, would overwrite the new positions"
+            raise GroupInUse(what, advice="stop them first", group=group)
+
+
+def _commit(cluster: Cluster, group: str, positions: Mapping[MessageQueue, int], undo: str | None) -> None:
+    """Commit the positions, and check that brokers have them; an error or Ctrl-C says how to go back."""
+    back = f"go back with: {undo}" if undo else "there was no position to go back to"
+    try:
+        cluster.offsets.commit(group, positions)
+        found = cluster.offsets.fetch_committed(group, list(positions))
+    except RocketMQError as error:
+        error.what += "; some positions may have moved"
+        error.advice = "; ".join(filter(None, (error.advice, "then repeat the command", back)))
+        raise
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; some positions may have moved: {back}") from None
+    if wrong := [queue for queue, offset in positions.items() if found.get(queue) != offset]:
+        what = f"{wrong[0]} stands at {found.get(wrong[0])}, not at {positions[wrong[0]]}, right after the move"
+        raise RocketMQError(what, advice=f"another client commits for the group: stop it, then repeat, or {back}")
+
+
+def _write_undo(session: Session, group: str, positions: Mapping[MessageQueue, int], given: str | None) -> Path:
+    """Write a new file that only its owner may read, with the positions before the move; return its path."""
+    from ..documents import write_json
+
+    at = moment(session.now_ms())
+    path = Path(given) if given else _undo_folder() / f"{group}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.json"
+    try:
+        if not given:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(write_json(Export(group, at, nest(positions)), indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as cause:
+        what = f"the undo file could not be written ({cause.strerror}), so nothing was moved"
+        raise OptionError("--undo-file", str(path), what, advice="give the path of a new file") from None
+    return path
+
+
+def _undo_folder() -> Path:
+    base = os.environ.get("XDG_STATE_HOME", "").strip()
+    return (Path(base) if base else Path.home() / ".local" / "state") / "pyspark-rocketmq" / "undo"
+
+
+def _verdict(moved: Moved, values: dict[str, Any]) -> int:
+    return Exit.NEEDS_APPLY if moved.moves and not moved.applied else Exit.DONE
+
+
+def _show_moved(moved: Moved) -> list[View]:
+    if not moved.moves:
+        return [Note(f"group {moved.group} stands there already: nothing to move")]
+    columns = (
+        Column("topic"),
+        Column("broker"),
+        Column("queue", is_number=True),
+        Column("from", is_number=True),
+        Column("to", is_number=True),
+        Column("by", is_number=True),
+    )
+    rows = [_move_row(each) for each in moved.moves]
+    views: list[View] = [Table(columns, rows)]
+    if not moved.applied:
+        return [*views, Note("nothing was moved; --apply does it", is_warning=True)]
+    return [*views, Note(f"moved; undo: {moved.undo}" if moved.undo else "moved; there was no position before")]
+
+
+def _move_row(move: Move) -> tuple[str, ...]:
+    before = "none" if move.before is None else str(move.before)
+    by = "" if move.before is None else f"{move.after - move.before:+d}"
+    return move.topic, move.broker, str(move.queue_id), before, str(move.after), by
+
+
+_GROUP = Parameter("GROUP", "consumer group", is_required=True)
+_SOME_TOPICS = Parameter("--topic", "only this topic", is_repeatable=True, metavar="TOPIC")
+_TOPICS = Parameter("--topic", "topic", is_repeatable=True, is_required=True, metavar="TOPIC")
+_APPLY = Parameter("--apply", "do it; without this, only show what would be done, and exit with 6", bool)
+_UNDO = Parameter(
+    "--undo-file",
+    "new file for the positions before (default: a file in ~/.local/state/pyspark-rocketmq/undo)",
+    metavar="FILE",
+)
+_MOVING = (
+    "A group with live members is refused, because they would overwrite the positions. Stop Spark queries that commit "
+    "for the group, too; a query with a checkpoint continues from its checkpoint in any case. With --apply the "
+    "positions before are written to a file first, and the command that goes back is printed. A position that a group "
+    "did not have before cannot be taken away again."
+)
+
+COMMANDS = (
+    Command(
+        "offsets show",
+        GroupOffsets,
+        _show,
+        _show_offsets,
+        parameters=(_GROUP, _SOME_TOPICS),
+        details="Without --topic, all topics in which the group has a position.",
+        examples=("pyspark-rocketmq offsets show billing",),
+    ),
+    Command(
+        "offsets at",
+        StartingOffsets,
+        _at,
+        _show_starting,
+        parameters=(Parameter("WHEN", WHERE, is_required=True), _TOPICS),
+        details="Prints the JSON that the option startingOffsets takes. A time means the first message stored at or "
+        "after it, in a queue without one the end.",
+        examples=(
+            "pyspark-rocketmq offsets at -2h --topic orders",
+            "pyspark-rocketmq offsets at earliest --topic orders",
+        ),
+    ),
+    Command(
+        "offsets seek",
+        Moved,
+        _seek,
+        _show_moved,
+        parameters=(
+            _GROUP,
+            _TOPICS,
+            Parameter("--to", WHERE, is_required=True, metavar="WHERE"),
+            _APPLY,
+            _UNDO,
+        ),
+        details=f"Moves the group's positions in all queues of the topics. {_MOVING}",
+        examples=("pyspark-rocketmq offsets seek billing --topic orders --to group:billing",),
+        verdict=_verdict,
+    ),
+    Command(
+        "offsets export",
+        Export,
+        _export,
+        _show_export,
+        parameters=(_GROUP, _SOME_TOPICS),
+        details="Prints the JSON that offsets import reads.",
+        examples=("pyspark-rocketmq offsets export billing",),
+    ),
+    Command(
+        "offsets import",
+        Moved,
+        _import,
+        _show_moved,
+        parameters=(
+            _GROUP,
+            Parameter("FILE", "file of positions: from offsets export, or JSON of startingOffsets", is_required=True),
+            _APPLY,
+            _UNDO,
+        ),
+        details=f"Moves the group's positions in the queues that the file names. {_MOVING}",
+        examples=("pyspark-rocketmq offsets import billing positions.json",),
+        verdict=_verdict,
+    ),
+)

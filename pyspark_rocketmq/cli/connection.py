@@ -1,0 +1,144 @@
+"""Find the cluster that a command talks to, from the command line, the environment and the file of profiles.
+
+A profile is used as a whole or not at all, so that the credentials of one cluster never go to another: the first of
+these decides.
+
+1. `--name-server`, with the options of `--profile` if that is given, too
+2. `--profile`
+3. the environment's NAMESRV_ADDR
+4. the environment's PYSPARK_ROCKETMQ_PROFILE
+5. the default profile of the file
+
+Options of `-o` are added to each, and outrank a profile's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..errors import OptionError
+from .profiles import find_profile
+
+if TYPE_CHECKING:
+    from ..options import HelperOptions
+
+__all__ = ["Wanted", "find_options", "raw_options"]
+
+ADDRESS_VARIABLE, PROFILE_VARIABLE = "NAMESRV_ADDR", "PYSPARK_ROCKETMQ_PROFILE"
+SECRET_VARIABLES = {
+    "accessKey": "PYSPARK_ROCKETMQ_ACCESS_KEY",
+    "secretKey": "PYSPARK_ROCKETMQ_SECRET_KEY",
+    "securityToken": "PYSPARK_ROCKETMQ_SECURITY_TOKEN",
+}
+"""Environment variables of secrets, by option."""
+PROMPT = "-"
+"""The value of a secret for which the user is asked."""
+_RETRIES, _PAUSE_S = 1, 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The values of the command line that say which cluster is meant."""
+
+    name_server: str | None = None
+    profile: str | None = None
+    options: Sequence[str] = ()
+
+
+def find_options(
+    wanted: Wanted,
+    *,
+    env: Mapping[str, str] = os.environ,
+    warn: Callable[[str], None] = lambda _: None,
+    ask: Callable[[str], str] | None = None,
+) -> HelperOptions:
+    """Return the options with which a command runs; raise `OptionError` if they name no cluster.
+
+    `warn` gets a line to show; `ask` gets an option's name and returns the secret that the user types, None if nobody
+    can be asked.
+    """
+    from ..net.backoff import Backoff
+    from ..options import parse_helper_options
+
+    raw = _with_secrets(raw_options(wanted, env, warn), env, ask)
+    # The variable counts only where no profile was chosen, which `raw_options` has settled.
+    options = parse_helper_options(raw, env={})
+    pause = Backoff(first_s=_PAUSE_S, longest_s=_PAUSE_S)
+    return replace(options, cluster=replace(options.cluster, retries=_RETRIES, pause=pause))
+
+
+def raw_options(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, str]:
+    """Return names and values of all options, from the command line, the environment and a profile."""
+    given = dict(map(_split, wanted.options))
+    for name in filter(_is_secret, given):
+        if given[name] != PROMPT:
+            warn(f"{name} on the command line can be read by other users of this machine; {_BETTER}")
+    raw = {**_base(wanted, env, warn), **given}
+    if wanted.name_server is not None:
+        raw = {name: text for name, text in raw.items() if not _is_address(name)}
+        raw["nameServer"] = wanted.name_server
+    if not any(map(_is_address, raw)):
+        raise _no_cluster()
+    return raw
+
+
+_BETTER = "use credentialsFile, a profile, or -o NAME=- to be asked for it"
+
+
+def _base(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, str]:
+    """Return the options of the profile that is to be used, or the address in the environment."""
+    if wanted.profile is not None:
+        found = find_profile(wanted.profile, env, _is_secret, warn)
+        address = env.get(ADDRESS_VARIABLE, "").strip()
+        return found if any(map(_is_address, found)) or not address else {**found, "nameServer": address}
+    if wanted.name_server is not None:
+        return {}
+    if address := env.get(ADDRESS_VARIABLE, "").strip():
+        return {"nameServer": address}
+    return find_profile(env.get(PROFILE_VARIABLE, "").strip() or None, env, _is_secret, warn)
+
+
+def _split(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (equals and name.strip()):
+        # The text is not shown: it may be a secret.
+        raise OptionError("-o", None, "not of the form NAME=VALUE", advice="for example -o useTLS=true")
+    return name.strip(), value
+
+
+def _with_secrets(raw: Mapping[str, str], env: Mapping[str, str], ask: Callable[[str], str] | None) -> dict[str, str]:
+    """Return the options with secrets from the environment and from the user."""
+    complete = dict(raw)
+    named = {name.lower() for name in raw}
+    if "credentialsfile" not in named:
+        from_env = {option: env[variable] for option, variable in SECRET_VARIABLES.items() if env.get(variable)}
+        complete |= {option: text for option, text in from_env.items() if option.lower() not in named}
+    for name in filter(_is_secret, raw):
+        if raw[name] == PROMPT:
+            if ask is None:
+                raise OptionError(name, None, "asked for, but there is no terminal", advice=_BETTER)
+            complete[name] = ask(name)
+    return complete
+
+
+def _is_secret(name: str) -> bool:
+    from ..options.keys import find_option
+
+    found = find_option(name)
+    return found is not None and found.option.secret
+
+
+def _is_address(name: str) -> bool:
+    from ..options.keys import find_option
+    from ..options.table.addressing import NAME_SERVER
+
+    found = find_option(name)
+    return found is not None and found.option is NAME_SERVER
+
+
+def _no_cluster() -> OptionError:
+    advice = f"give --name-server host:9876, set {ADDRESS_VARIABLE}, or write a profile (pyspark-rocketmq --help)"
+    return OptionError("--name-server", None, "not given", advice=advice, code="OPTION_MISSING")

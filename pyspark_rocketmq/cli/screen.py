@@ -1,0 +1,171 @@
+"""Write results, progress and errors: views for people, JSON for programs.
+
+Results go to stdout, everything else to stderr. On a terminal, tables fit its width and have colours, unless NO_COLOR
+is set. Elsewhere lines are as long as they need to be, so that nothing is cut or folded in a file or pipe.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ..errors import MOST_TEXT, RocketMQError, shown
+from .documents import write_json
+from .exits import Exit
+from .views import Facts, Note, Table, Text, View
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.text import Text as RichText
+
+__all__ = ["Screen"]
+
+_UNLIMITED = 100_000
+_MOST_CELL = 500
+
+
+class Screen:
+    """The terminal, files or pipes to which a command writes."""
+
+    def __init__(self, out: TextIO | None = None, err: TextIO | None = None, *, as_json: bool = False) -> None:
+        self.out = out or sys.stdout
+        self.err = err or sys.stderr
+        self.as_json = as_json
+        self._console: Console | None = None
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether results go to a terminal."""
+        return self.out.isatty()
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether somebody can be asked: input and errors are a terminal's."""
+        return sys.stdin.isatty() and self.err.isatty()
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    def document(self, value: Any) -> None:
+        """Write a result as one JSON document, indented where a person reads it."""
+        self._write(write_json(value, indent=2 if self.is_terminal else None))
+
+    def record(self, value: Any) -> None:
+        """Write one result of a stream as a line of JSON."""
+        self._write(write_json(value))
+
+    def show(self, views: Iterable[View]) -> None:
+        """Write views."""
+        for number, view in enumerate(views):
+            if isinstance(view, Text):
+                self._write(view.text)
+                continue
+            if number and not isinstance(view, Note):
+                self._write("")
+            with self.console.capture() as drawn:
+                self.console.print(_drawn(view), end="")
+            self._write("\n".join(map(str.rstrip, drawn.get().rstrip("\n").split("\n"))))
+
+    def clear(self) -> None:
+        """Clear the terminal before a new view of the same; elsewhere write an empty line."""
+        if self.is_terminal:
+            self.console.clear()
+        else:
+            self._write("")
+
+    def text(self, text: str) -> None:
+        """Write text as it is."""
+        self._write(text)
+
+    # --- everything else ---------------------------------------------------------------------------------------------
+
+    def warn(self, text: str) -> None:
+        """Write a line to stderr."""
+        print(shown(text, MOST_TEXT), file=self.err, flush=True)
+
+    def progress(self, text: str) -> None:
+        """Write to stderr what a command is doing, for people only."""
+        if not self.as_json and self.err.isatty():
+            self.warn(text)
+
+    def error(self, error: RocketMQError, code: Exit) -> None:
+        """Write an error to stderr: one line, or with `--json` an object."""
+        if not self.as_json:
+            print(error, file=self.err, flush=True)
+            return
+        document = {
+            "code": error.code,
+            "what": error.what,
+            "where": dict(error.where),
+            "advice": error.advice,
+            "exit": int(code),
+        }
+        print(json.dumps(document, ensure_ascii=False), file=self.err, flush=True)
+
+    # --- drawing -----------------------------------------------------------------------------------------------------
+
+    @property
+    def console(self) -> Console:
+        """The console that draws views; made at first use, because its library takes a while to import."""
+        if self._console is None:
+            from rich.console import Console
+
+            width = None if self.is_terminal else _UNLIMITED
+            self._console = Console(file=self.out, width=width, highlight=False, markup=False, emoji=False)
+        return self._console
+
+    def _write(self, text: str) -> None:
+        print(text, file=self.out, flush=True)
+
+
+def _drawn(view: Table | Facts | Note) -> RenderableType:
+    from rich.text import Text as RichText
+
+    if isinstance(view, Table):
+        return _draw_table(view)
+    if isinstance(view, Facts):
+        return _draw_facts(view)
+    return RichText(shown(view.text, MOST_TEXT), style="yellow" if view.is_warning else "")
+
+
+def _draw_table(view: Table) -> RenderableType:
+    from rich import box, table
+
+    drawn = table.Table(
+        box=box.SIMPLE_HEAD,
+        title=_cell(view.title) if view.title else None,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        pad_edge=False,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for column in view.columns:
+        if column.is_number:
+            # Folded numbers would be misread; a cut one has an ellipsis.
+            drawn.add_column(column.title, justify="right", no_wrap=True, overflow="ellipsis")
+        else:
+            drawn.add_column(column.title, overflow="fold")
+    for row in view.rows:
+        drawn.add_row(*map(_cell, row))
+    return drawn
+
+
+def _draw_facts(view: Facts) -> RenderableType:
+    from rich import table
+
+    drawn = table.Table.grid(padding=(0, 2))
+    drawn.add_column(style="bold")
+    drawn.add_column(overflow="fold")
+    for name, text in view.pairs:
+        drawn.add_row(_cell(name), _cell(text))
+    return drawn
+
+
+def _cell(text: str) -> RichText:
+    """Return the text of a cell; names of servers may have any characters and any length."""
+    from rich.text import Text as RichText
+
+    return RichText(shown(text, _MOST_CELL))

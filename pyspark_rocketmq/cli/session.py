@@ -1,0 +1,51 @@
+"""Give a running command what it needs: the cluster, the group of the options, the terminal and the time."""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from .connection import Wanted, find_options
+from .screen import Screen
+
+if TYPE_CHECKING:
+    from ..cluster.cluster import Cluster
+    from ..options import HelperOptions
+
+__all__ = ["Session"]
+
+
+class Session:
+    """One run of a command."""
+
+    def __init__(self, wanted: Wanted, screen: Screen) -> None:
+        self._wanted = wanted
+        self.screen = screen
+
+    @cached_property
+    def options(self) -> HelperOptions:
+        """The options of the cluster, from flags, environment and profile."""
+        ask = self._ask if self.screen.may_ask else None
+        return find_options(self._wanted, warn=self.screen.warn, ask=ask)
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The cluster; no connection is opened before the first request."""
+        from ..cluster.cluster import open_cluster
+
+        return open_cluster(self.options.cluster)
+
+    def now_ms(self) -> int:
+        """Return the time in milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        """Wait between two results of a stream."""
+        time.sleep(seconds)
+
+    def _ask(self, option: str) -> str:
+        import click
+
+        answer: str = click.prompt(option, hide_input=True, err=True)
+        return answer

@@ -1,0 +1,162 @@
+"""Test which cluster a command talks to: flags, environment, profiles, secrets, and errors in the file of profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pyspark_rocketmq.cli.connection import Wanted, find_options, raw_options
+from pyspark_rocketmq.errors import OptionError
+
+PROFILES = """
+default = "dev"
+
+[dev]
+nameServer = "dev:9876"
+
+[prod]
+nameServer = "prod:9876"
+useTLS = true
+accessKey = "reader"
+secretKey = "from-profile"
+
+[no-address]
+useTLS = false
+"""
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """An environment with a file of profiles."""
+    return write_profiles(tmp_path, PROFILES)
+
+
+def write_profiles(folder: Path, text: str) -> dict[str, str]:
+    """Write a file of profiles that only its owner may read, and return the environment that leads to it."""
+    path = folder / "pyspark-rocketmq" / "config.toml"
+    path.parent.mkdir()
+    path.write_text(text)
+    path.chmod(0o600)
+    return {"XDG_CONFIG_HOME": str(folder)}
+
+
+def address(wanted: Wanted, env: Mapping[str, str]) -> str:
+    """Return the name servers that a command would use."""
+    return ";".join(map(str, find_options(wanted, env=env).cluster.name_servers))
+
+
+def test_the_first_that_names_a_cluster_decides(env: dict[str, str]) -> None:
+    """In order of rank: a flag, a chosen profile, NAMESRV_ADDR, the profile in the environment, the default profile."""
+    everything = {**env, "NAMESRV_ADDR": "env:9876", "PYSPARK_ROCKETMQ_PROFILE": "prod"}
+
+    assert address(Wanted("flag:9876", "prod"), everything) == "flag:9876"
+    assert address(Wanted(None, "prod"), everything) == "prod:9876"
+    assert address(Wanted(), everything) == "env:9876"
+    assert address(Wanted(), {**env, "PYSPARK_ROCKETMQ_PROFILE": "prod"}) == "prod:9876"
+    assert address(Wanted(), env) == "dev:9876"
+
+
+def test_credentials_never_go_to_another_cluster(env: dict[str, str]) -> None:
+    """A cluster that a flag or NAMESRV_ADDR names gets no option of a profile that was not asked for."""
+    default = {**env, "PYSPARK_ROCKETMQ_PROFILE": "prod"}
+
+    assert raw_options(Wanted("flag:9876"), default, print) == {"nameServer": "flag:9876"}
+    assert raw_options(Wanted(), {**default, "NAMESRV_ADDR": "env:9876"}, print) == {"nameServer": "env:9876"}
+    assert raw_options(Wanted("flag:9876", "prod"), default, print)["secretKey"] == "from-profile"
+
+
+def test_a_profile_without_an_address_takes_it_from_the_environment(env: dict[str, str]) -> None:
+    """A chosen profile may leave the address to NAMESRV_ADDR."""
+    assert address(Wanted(None, "no-address"), {**env, "NAMESRV_ADDR": "env:9876"}) == "env:9876"
+    with pytest.raises(OptionError, match="OPTION_MISSING"):
+        address(Wanted(None, "no-address"), env)
+
+
+def test_options_of_the_command_line_outrank_a_profile(env: dict[str, str]) -> None:
+    """`-o` changes single options of a profile, by any name of the option."""
+    options = find_options(Wanted(None, "prod", ("useTLS=false", "mqClientApiTimeout=5s")), env=env)
+
+    assert options.cluster.net.tls is None
+    assert options.cluster.net.request_timeout_s == 5.0
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[dev\n", "unreadable: .*line 1"),
+        ("default = 3\n[dev]\n", "default is not text"),
+        ('default = "other"\n[dev]\n', "no such profile; known are: dev"),
+        ('default = "dev"\n[dev]\nnameServer = ["a:1"]\n', "nameServer in profile dev is neither text"),
+        ('default = "dev"\n[dev]\nnameServer = "no address"\n', "not an address"),
+        ('default = "dev"\n[dev]\nnamServer = "a:1"\n', "OPTION_MISSING|did you mean"),
+    ],
+)
+def test_errors_in_the_file_are_told(tmp_path: Path, text: str, complaint: str) -> None:
+    """A file of profiles with an error is refused with what is wrong, and where."""
+    with pytest.raises(OptionError, match=complaint):
+        find_options(Wanted(), env=write_profiles(tmp_path, text))
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    """A profile cannot be chosen if there is no file; the error has the file's path."""
+    with pytest.raises(OptionError, match=r"there is no file .*config\.toml"):
+        find_options(Wanted(None, "prod"), env={"XDG_CONFIG_HOME": str(tmp_path)})
+
+
+def test_secrets_of_a_file_that_others_may_read_are_warned_of(tmp_path: Path) -> None:
+    """A warning names the file if it holds a secret and others may read it; a file without secrets may be read."""
+    env, said = write_profiles(tmp_path, PROFILES), list[str]()
+    path = tmp_path / "pyspark-rocketmq" / "config.toml"
+    path.chmod(0o644)
+
+    find_options(Wanted(None, "dev"), env=env, warn=said.append)
+    assert said == []
+    find_options(Wanted(None, "prod"), env=env, warn=said.append)
+
+    assert len(said) == 1 and str(path) in said[0] and "chmod 600" in said[0]
+    assert "from-profile" not in said[0]
+
+
+def test_secrets_come_from_the_environment() -> None:
+    """Environment variables give the keys, unless the command line or a file of credentials does."""
+    env = {"PYSPARK_ROCKETMQ_ACCESS_KEY": "me", "PYSPARK_ROCKETMQ_SECRET_KEY": "from-env"}
+
+    def secret(*options: str) -> str:
+        found = find_options(Wanted("a:1", None, options), env=env).cluster.credentials
+        assert found is not None
+        return found.current().secret_key
+
+    assert secret() == "from-env"
+    assert secret("secretKey=from-flag") == "from-flag"
+
+
+def test_secrets_on_the_command_line_are_warned_of_and_not_shown() -> None:
+    """A secret as a value of `-o` gives a warning with better ways; neither it nor an error shows the secret."""
+    said: list[str] = []
+
+    with pytest.raises(OptionError) as refused:
+        find_options(Wanted("a:1", None, ("secretKey=tell-nobody",)), env={}, warn=said.append)
+
+    assert len(said) == 1 and "credentialsFile" in said[0]
+    assert "tell-nobody" not in said[0] + str(refused.value)
+
+
+def test_a_word_that_is_no_option_is_not_repeated() -> None:
+    """A value of `-o` without an equals sign may be a secret, so the error does not show it."""
+    with pytest.raises(OptionError) as refused:
+        find_options(Wanted("a:1", None, ("tell-nobody",)), env={})
+
+    assert "tell-nobody" not in str(refused.value) and "NAME=VALUE" in str(refused.value)
+
+
+def test_secrets_are_asked_for() -> None:
+    """A dash as the value of a secret asks the user; without a terminal this is an error."""
+    wanted = Wanted("a:1", None, ("accessKey=me", "secretKey=-"))
+
+    asked = find_options(wanted, env={}, ask=lambda option: f"typed {option}").cluster.credentials
+
+    assert asked is not None and asked.current().secret_key == "typed secretKey"
+    with pytest.raises(OptionError, match="no terminal"):
+        find_options(wanted, env={})

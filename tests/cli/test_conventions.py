@@ -1,0 +1,217 @@
+"""Test that every command keeps the conventions: examples, help, JSON and its schema, exit codes, one-line errors."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import jsonschema
+import pytest
+
+from broker_stub import StubCluster
+from broker_stub.__main__ import _parser as stub_parser
+from pyspark_rocketmq.cli.command import Command
+from pyspark_rocketmq.cli.commands.stub import PARAMETERS
+from pyspark_rocketmq.cli.exits import MEANINGS, Exit
+from pyspark_rocketmq.cli.table import SUMMARIES, find_command
+from tests.cli.fixtures import RunCommand
+
+ENDLESS = {"stub"}
+"""Commands that run until they are ended; they have tests of their own."""
+EXAMPLES = [
+    pytest.param(name, line, id=line.removeprefix("pyspark-rocketmq "))
+    for name in SUMMARIES
+    for line in find_command(name).examples
+    if name not in ENDLESS
+]
+CONNECTING = [name for name in SUMMARIES if find_command(name).connects]
+REPORTING = {"doctor"}
+"""Commands that report an unreachable cluster as their result."""
+
+
+def words_of(line: str) -> list[str]:
+    """Return the words of an example after the program's name."""
+    program, *words = shlex.split(line)
+    assert program == "pyspark-rocketmq"
+    return words
+
+
+def schema_of(run: RunCommand, name: str) -> Any:
+    """Return the schema that a command prints; it is checked to be one."""
+    ran = run(*name.split(), "--schema")
+    assert ran.code == Exit.DONE
+    jsonschema.Draft202012Validator.check_schema(ran.document)
+    return ran.document
+
+
+def first_example(command: Command[Any]) -> list[str]:
+    """Return the words of a command's first example."""
+    return words_of(command.examples[0])
+
+
+@pytest.mark.parametrize(("name", "line"), EXAMPLES)
+def test_examples_run(on_stub: RunCommand, name: str, line: str) -> None:
+    """Each example in the help of a command succeeds, prints something, and complains of nothing."""
+    ran = on_stub(*words_of(line))
+
+    assert (ran.code, ran.err) == (Exit.DONE, "")
+    assert ran.out.strip()
+
+
+@pytest.mark.parametrize(("name", "line"), EXAMPLES)
+def test_json_is_as_the_schema_says(on_stub: RunCommand, name: str, line: str) -> None:
+    """With `--json` each example prints a document, a stream one per line; the schema of the command accepts each."""
+    ran = on_stub(*words_of(line), "--json")
+    lines = ran.out.splitlines()
+
+    assert lines and (len(lines) == 1 or find_command(name).is_stream)
+    for each in lines:
+        jsonschema.validate(json.loads(each), schema_of(on_stub, name))
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_a_schema_needs_no_cluster_and_no_arguments(run_command: RunCommand, name: str) -> None:
+    """`--schema` works without a cluster and without required arguments, and requires every member."""
+    schema = schema_of(run_command, name)
+
+    assert schema["title"] == f"{name} --json"
+    assert schema["required"] == list(schema["properties"])
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_help_has_all_parameters_and_examples(run_command: RunCommand, name: str) -> None:
+    """The help of a command names its parameters and has its examples."""
+    command = find_command(name)
+
+    shown = run_command(*name.split(), "--help").out
+
+    assert all(spelling in shown for each in command.parameters for spelling in each.spellings)
+    assert command.examples and all(line in " ".join(shown.split()) for line in command.examples)
+
+
+def test_help_lists_every_command_and_every_exit_code(run_command: RunCommand) -> None:
+    """The help of the program names the first words of all commands, and all exit codes with their meanings."""
+    shown = run_command("--help").out
+
+    assert all(f"\n  {name.split()[0]} " in shown for name in SUMMARIES)
+    assert all(f"{int(code)}  {meaning}" in shown for code, meaning in MEANINGS.items())
+    assert set(MEANINGS) == set(Exit)
+
+
+@pytest.mark.parametrize("name", [name for name in CONNECTING if name not in REPORTING])
+def test_an_unreachable_cluster_is_one_line(run_command: RunCommand, refusing_address: str, name: str) -> None:
+    """If nothing listens at the address, a command says so in one line with the code, and exits with 5."""
+    ran = run_command(*first_example(find_command(name)), name_server=refusing_address)
+
+    assert (ran.code, ran.out) == (Exit.UNREACHABLE, "")
+    assert ran.err.startswith("[CONNECT] ") and ran.err.count("\n") == 1 and refusing_address in ran.err
+
+
+@pytest.mark.parametrize("name", CONNECTING)
+def test_without_a_cluster_it_says_how_to_name_one(run_command: RunCommand, name: str) -> None:
+    """If no name server is named anywhere, a command says how to name one, and exits with 2."""
+    ran = run_command(*first_example(find_command(name)))
+
+    assert (ran.code, ran.out) == (Exit.USAGE, "")
+    assert "[OPTION_MISSING]" in ran.err and "NAMESRV_ADDR" in ran.err and ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["topics", "show"], ["routes"]], ids=lambda words: " ".join(words))
+def test_a_missing_topic_is_not_found(on_stub: RunCommand, words: list[str]) -> None:
+    """A topic that does not exist is named in the error; the exit code is 3."""
+    ran = on_stub(*words, "nowhere")
+
+    assert ran.code == Exit.NOT_FOUND
+    assert "[TOPIC_NOT_FOUND]" in ran.err and "nowhere" in ran.err
+
+
+@pytest.mark.parametrize("words", [["groups", "show"], ["lag"]], ids=lambda words: " ".join(words))
+def test_a_missing_group_is_not_found(on_stub: RunCommand, words: list[str]) -> None:
+    """A group that no broker knows is named in the error, with the command that lists groups; the exit code is 3."""
+    ran = on_stub(*words, "nobody")
+
+    assert ran.code == Exit.NOT_FOUND
+    assert "[NOT_FOUND]" in ran.err and "nobody" in ran.err and "groups list" in ran.err
+
+
+def test_errors_are_json_if_results_are(on_stub: RunCommand) -> None:
+    """With `--json` an error is an object on stderr, with the exit code."""
+    ran = on_stub("routes", "nowhere", "--json")
+
+    assert ran.out == ""
+    assert ran.error == {
+        "code": "TOPIC_NOT_FOUND",
+        "what": "no name server knows the topic",
+        "where": {"address": ran.error["where"]["address"], "request": "GET_ROUTEINFO_BY_TOPIC", "topic": "nowhere"},
+        "advice": "create the topic, or check its name and nameServer",
+        "exit": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["lagg"], "No such command 'lagg'"),
+        (["lag"], "Missing argument 'GROUP'"),
+        (["lag", "g", "--max", "many"], "'many' is not a valid integer"),
+        (["completion", "tcsh"], "'tcsh' is not one of"),
+    ],
+)
+def test_wrong_usage_is_told(on_stub: RunCommand, words: list[str], complaint: str) -> None:
+    """A wrong command line is explained on stderr, with `--json` as an object; the exit code is 2."""
+    plain, as_json = on_stub(*words), on_stub(*words, "--json")
+
+    assert (plain.code, plain.out) == (Exit.USAGE, "") and complaint in plain.err
+    assert (as_json.code, as_json.error["code"], as_json.error["exit"]) == (Exit.USAGE, "USAGE", 2)
+    assert complaint in as_json.error["what"]
+
+
+def test_refused_requests_are_not_permitted(run_command: RunCommand) -> None:
+    """A cluster that refuses the user's key gives exit code 4, and the error shows no secret."""
+    with StubCluster(acl={"reader": "right-secret"}) as stub:
+        ran = run_command(
+            "topics", "list", "-o", "accessKey=reader", "-o", "secretKey=wrong-secret", name_server=stub.name_server
+        )
+
+    assert ran.code == Exit.NOT_PERMITTED
+    assert "secretKey on the command line" in ran.err
+    assert "wrong-secret" not in ran.err + ran.out
+
+
+def test_no_colours_and_no_folding_in_a_pipe(on_stub: RunCommand) -> None:
+    """Without a terminal, lines have no escapes and no blanks at their ends, and each row is one line."""
+    out = on_stub("options").out
+
+    assert "\x1b" not in out
+    assert [line for line in out.splitlines() if line != line.rstrip()] == []
+    meaning = "Only for a query without checkpoint."
+    assert max(map(len, out.splitlines())) > 300 and meaning in out
+
+
+def test_results_have_no_secrets_and_arrays_are_never_null(on_stub: RunCommand) -> None:
+    """A document has empty arrays, not nulls."""
+    document = on_stub("groups", "show", "billing", "--json").document
+
+    assert (document["members"], document["subscriptions"], document["troubles"]) == ([], [], [])
+
+
+def test_the_stub_command_has_the_parameters_of_the_stub() -> None:
+    """The command `stub` takes every option of `rocketmq-stub`."""
+    options = {word for action in stub_parser()._actions for word in action.option_strings}
+
+    assert {each.name for each in PARAMETERS} == options - {"-h", "--help"}
+
+
+def test_the_version_is_shown(run_command: RunCommand) -> None:
+    """`--version` prints the release."""
+    from pyspark_rocketmq import __version__
+
+    assert run_command("--version").out == f"pyspark-rocketmq {__version__}\n"
+
+
+def test_documents_are_one_line_in_a_pipe(on_stub: RunCommand) -> None:
+    """A program gets a document as one line."""
+    out = on_stub("topics", "list", "--json").out
+
+    assert out.count("\n") == 1 and json.loads(out)

@@ -1,0 +1,218 @@
+"""Test that `doctor` finds each mistake, says why it matters and what to do, and is content with a healthy cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from broker_stub import Settings, StubCluster
+from pyspark_rocketmq.cli.exits import Exit
+from pyspark_rocketmq.wire.codes import RequestCode
+from tests.cli.fixtures import GROUP, TOPIC, RunCommand, seed
+from tests.net.test_greeting import http_server
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def stub() -> Iterator[StubCluster]:
+    """A stub of two brokers without a finding, that a test may change."""
+    with StubCluster(2, topics={TOPIC: 2}, settings=Settings(auto_create_topics=False)) as made:
+        seed(made)
+        yield made
+
+
+def examine(run: RunCommand, address: str, *words: str) -> tuple[int, list[dict[str, Any]]]:
+    """Return the exit code of `doctor`, and its findings that are not ok."""
+    ran = run("doctor", "--json", *words, name_server=address)
+    return ran.code, [each for each in ran.document["findings"] if each["level"] != "ok"]
+
+
+def only(findings: list[dict[str, Any]]) -> Mapping[str, Any]:
+    """Return the only finding; it must say why it matters and what to do."""
+    [finding] = findings
+    assert finding["why"] and finding["advice"]
+    return finding
+
+
+def test_a_healthy_cluster_has_no_findings(run_command: RunCommand, stub: StubCluster) -> None:
+    """Everything that is checked is listed as ok, and the exit code is 0."""
+    words = ("--topic", TOPIC, "--group", GROUP, "--recovery", "24h")
+    code, findings = examine(run_command, stub.name_server, *words)
+    shown = run_command("doctor", *words).out
+
+    assert (code, findings) == (Exit.DONE, [])
+    assert {"name server", "broker", "retention", "topic", "group"} <= set(shown.replace("  ", "\n").split("\n"))
+    assert "0 problems, 0 warnings" in shown
+
+
+def test_nothing_is_changed(run_command: RunCommand, stub: StubCluster) -> None:
+    """Checking a topic and a group that do not exist creates neither, and moves no position."""
+    before = stub.offsets(GROUP)
+    examine(run_command, stub.name_server, "--topic", "nowhere", "--group", "nobody")
+    examine(run_command, stub.name_server, "--topic", TOPIC, "--group", "nobody")
+
+    groups = [each["group"] for each in run_command("groups", "list", "--json").document["groups"]]
+    topics = [each["topic"] for each in run_command("topics", "list", "--json").document["topics"]]
+    assert (groups, topics, stub.offsets(GROUP), stub.groups()) == ([GROUP], [TOPIC], before, {})
+
+
+def test_a_server_of_another_kind_is_recognised(run_command: RunCommand, stub: StubCluster) -> None:
+    """A broker, a gRPC port, a TLS port and an HTTP server in the place of the name server are told apart."""
+    pytest.importorskip("grpc")
+    broker = only(examine(run_command, stub.broker_address())[1])
+    grpc = only(examine(run_command, str(stub.endpoints))[1])
+    with http_server() as address:
+        http = only(examine(run_command, str(address), "-o", "mqClientApiTimeout=500")[1])
+
+    assert "this is a broker" in broker["what"] and "9876" in broker["advice"]
+    assert "gRPC" in grpc["what"] and "not 8081" in grpc["advice"]
+    assert "HTTP server" in http["what"]
+
+
+def test_tls_without_tls_and_the_reverse_are_recognised(run_command: RunCommand, stub: StubCluster) -> None:
+    """A TLS port needs `useTLS`, and `useTLS` needs a TLS port: both findings say so."""
+    pytest.importorskip("grpc")
+    from broker_stub.server import TlsFiles
+    from tests.net.test_greeting import PKI
+
+    with StubCluster(tls=TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key"))) as encrypted:
+        missing = only(examine(run_command, str(encrypted.endpoints))[1])
+    needless = only(examine(run_command, stub.name_server, "-o", "useTLS=true")[1])
+
+    assert (missing["what"], "useTLS=true" in missing["advice"]) == ("the server speaks TLS", True)
+    assert "no TLS handshake" in needless["what"] and "drop useTLS" in needless["advice"]
+
+
+def test_an_address_without_a_server_is_told(run_command: RunCommand, refusing_address: str) -> None:
+    """If nothing listens at the address of the name server, this is the only finding, and the exit code is 8."""
+    code, findings = examine(run_command, refusing_address)
+
+    finding = only(findings)
+    assert (code, finding["check"], finding["place"]) == (Exit.CHECK_FAILED, "name server", refusing_address)
+    assert "[CONNECT]" in finding["what"]
+
+
+def test_one_of_two_name_servers_may_be_away(run_command: RunCommand, stub: StubCluster, refusing_address: str) -> None:
+    """Each name server is checked by itself; the brokers are checked by what one of them knows."""
+    code, findings = examine(run_command, f"{refusing_address};{stub.name_server}")
+
+    assert (code, only(findings)["place"]) == (Exit.CHECK_FAILED, refusing_address)
+
+
+def test_name_servers_that_differ_are_told(run_command: RunCommand, stub: StubCluster) -> None:
+    """A name server that does not know a broker which another one knows is named with the broker."""
+    with StubCluster(["broker-z"], settings=Settings(auto_create_topics=False)) as other:
+        code, findings = examine(run_command, f"{stub.name_server};{other.name_server}")
+
+    told = {each["place"]: each["what"] for each in findings if each["check"] == "name server"}
+    assert code == Exit.DONE and {each["level"] for each in findings} == {"warning"}
+    assert "broker-z" in told[stub.name_server] and "broker-a, broker-b" in told[other.name_server]
+
+
+def test_a_broker_that_cannot_be_reached_is_told(run_command: RunCommand, stub: StubCluster) -> None:
+    """A broker at an address that refuses connections is a problem, with the option that leads elsewhere."""
+    stub.faults.refuse("broker-b")
+
+    code, findings = examine(run_command, stub.name_server, "-o", "connectTimeoutMillis=2999")
+
+    finding = only(findings)
+    assert (code, finding["check"]) == (Exit.CHECK_FAILED, "broker")
+    assert "broker-b" in finding["place"] and "brokerAddressMap" in finding["advice"]
+
+
+def test_a_cluster_without_brokers_is_told(run_command: RunCommand, stub: StubCluster) -> None:
+    """A name server that knows no broker is a problem."""
+    stub.faults.broker_down()
+
+    code, findings = examine(run_command, stub.name_server)
+
+    assert (code, only(findings)["what"]) == (Exit.CHECK_FAILED, "no broker is registered")
+
+
+@pytest.mark.parametrize(("jump_ms", "told"), [(HOUR_MS, "3600 s ahead of"), (-HOUR_MS, "3600 s behind")])
+def test_a_clock_that_differs_is_told(run_command: RunCommand, stub: StubCluster, jump_ms: int, told: str) -> None:
+    """A broker whose clock is an hour off is a problem, and the direction is told."""
+    stub.faults.clock_jump(jump_ms)
+
+    code, findings = examine(run_command, stub.name_server)
+
+    assert code == Exit.CHECK_FAILED and {each["check"] for each in findings} == {"clock"}
+    hours_off = findings[0]["what"]
+    assert told.split()[2] in hours_off and abs(int(hours_off.split()[3]) - 3600) <= 3
+
+
+def test_retention_shorter_than_recovery_is_told(run_command: RunCommand, stub: StubCluster) -> None:
+    """If a query may be down for longer than messages are kept, every broker is a problem."""
+    assert examine(run_command, stub.name_server, "--recovery", "71h")[0] == Exit.DONE
+    code, findings = examine(run_command, stub.name_server, "--recovery", "72h")
+
+    assert code == Exit.CHECK_FAILED and [each["check"] for each in findings] == ["retention"] * 2
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("autoCreateTopicEnable=true", "misspelt topic"),
+        ("transientStorePoolEnable=true", "are lost if the process is killed"),
+        ("brokerPermission=4", "takes no messages"),
+    ],
+)
+def test_settings_that_harm_are_told(run_command: RunCommand, stub: StubCluster, setting: str, told: str) -> None:
+    """A setting that loses or misplaces messages is a warning with its consequence; warnings are no failure."""
+    name, _, value = setting.partition("=")
+    update(stub, {name: value})
+
+    code, findings = examine(run_command, stub.name_server)
+
+    finding = only(findings)
+    assert (code, finding["level"], finding["place"]) == (Exit.DONE, "warning", "broker-a")
+    assert setting in finding["what"] and told in finding["what"] + finding["why"]
+
+
+def update(stub: StubCluster, settings: dict[str, str]) -> None:
+    """Change settings of the first broker."""
+    from pyspark_rocketmq.cluster.cluster import open_cluster
+    from pyspark_rocketmq.cluster.settings import ClusterSettings
+    from pyspark_rocketmq.model import parse_addresses
+
+    cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
+    cluster.admin.update_broker_config("broker-a", settings)
+
+
+def test_missing_topic_and_group_are_told(run_command: RunCommand, stub: StubCluster) -> None:
+    """A topic without a route is a problem; a group that brokers do not know is a warning with the way to make it."""
+    code, findings = examine(run_command, stub.name_server, "--topic", "nowhere", "--group", "nobody")
+
+    found = {each["check"]: each for each in findings}
+    assert code == Exit.CHECK_FAILED
+    assert "[TOPIC_NOT_FOUND]" in found["topic"]["what"]
+    assert found["group"]["level"] == "warning" and "updateSubGroup" in found["group"]["advice"]
+
+
+def test_missing_permissions_are_told(run_command: RunCommand, stub: StubCluster) -> None:
+    """Reading and positions that are refused are problems; settings that may not be read are unknown, not problems."""
+    for code in (RequestCode.PULL_MESSAGE, RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.GET_BROKER_CONFIG):
+        stub.faults.answer(16, "no permission", on=code, times=None)
+
+    exit_code, findings = examine(run_command, stub.name_server, "--topic", TOPIC, "--group", GROUP)
+
+    levels = {(each["check"], each["level"]) for each in findings}
+    assert exit_code == Exit.CHECK_FAILED
+    assert levels == {("reading", "problem"), ("position", "problem"), ("settings", "unknown")}
+    assert all("[BROKER_NO_PERMISSION]" in each["what"] for each in findings)
+
+
+def test_a_broker_without_figures_is_not_away(run_command: RunCommand, stub: StubCluster) -> None:
+    """A broker that answers with an error, as some do just after their start, is unknown and no problem."""
+    stub.faults.answer(1, "NoSuchElementException", on=RequestCode.GET_BROKER_RUNTIME_INFO, at="broker-b", times=None)
+
+    code, findings = examine(run_command, stub.name_server)
+    listed = run_command("brokers", "--json").document
+
+    [finding] = findings
+    assert (code, finding["level"], finding["check"]) == (Exit.DONE, "unknown", "broker")
+    assert "NoSuchElementException" in finding["what"]
+    assert [each["answers"] for each in listed["brokers"]] == [True, True] and listed["troubles"]

@@ -1,0 +1,281 @@
+"""Test the commands that read messages: the last and first ones, those that come, and those with a key, id or time."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker_stub import Settings, StubCluster
+from pyspark_rocketmq.cli.commands.tail import _follow
+from pyspark_rocketmq.cli.connection import Wanted
+from pyspark_rocketmq.cli.exits import Exit
+from pyspark_rocketmq.cli.screen import Screen
+from pyspark_rocketmq.cli.session import Session
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.pull.settings import Subscription
+from tests.cli.fixtures import TOPIC, RunCommand, environment
+from tests.cli.test_terminal import PROGRAM, ROOT, SECONDS
+
+STORED_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def stub() -> Iterator[StubCluster]:
+    """A stub with one broker and the topic `events`; each of its messages is stored a second after the one before."""
+    with StubCluster(topics={"events": 2}, settings=Settings(property_filter=True)) as made:
+        for number in range(12):
+            made.put(
+                "events",
+                b'{"n": %d}' % number,
+                tags="even" if number % 2 == 0 else "odd",
+                keys=f"k{number} all",
+                properties={"n": str(number)},
+                queue_id=number % 2,
+                store_timestamp=STORED_MS + 1000 * number,
+            )
+        yield made
+
+
+@pytest.fixture
+def run(stub: StubCluster, run_command: RunCommand) -> RunCommand:
+    """A function that runs a command on the stub."""
+    return lambda *words: run_command(*words, name_server=stub.name_server)
+
+
+def bodies(document: Any) -> list[str]:
+    """Return the bodies of the messages in a document."""
+    return [each["body"] for each in document["messages"]]
+
+
+def show_words(value: object) -> str:
+    """Return the words of a command line as the id of a test."""
+    return " ".join(map(str, value)) if isinstance(value, list | range) else ""
+
+
+def numbered(*numbers: int) -> list[str]:
+    """Return the bodies of messages by number."""
+    return [f'{{"n": {number}}}' for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        ([], range(2, 12)),
+        (["-n", "3"], [9, 10, 11]),
+        (["-n", "100"], range(12)),
+        (["-n", "2", "--queue", "broker-a/1"], [9, 11]),
+        (["-n", "3", "--from", "earliest"], [0, 1, 2]),
+        (["-n", "2", "--from", str(STORED_MS + 4500)], [5, 6]),
+        (["-n", "2", "--from", "latest"], []),
+        (["-n", "2", "--queue", "broker-a/0", "--offset", "4"], [8, 10]),
+        (["-n", "2", "--queue", "broker-a/0", "--offset", "99"], []),
+    ],
+    ids=show_words,
+)
+def test_peek_shows_the_last_or_first_messages(run: RunCommand, words: list[str], numbers: list[int]) -> None:
+    """`peek` shows messages of all queues in the order of their store times, from the place that is asked for."""
+    assert bodies(run("peek", "events", *words, "--json").document) == numbered(*numbers)
+
+
+def test_a_message_has_all_its_parts(run: RunCommand) -> None:
+    """A message has its place, id, tags, keys, times, properties and body."""
+    [row] = run("peek", "events", "-n", "1", "--json").document["messages"]
+
+    assert (row["topic"], row["broker"], row["queueId"], row["offset"]) == ("events", "broker-a", 1, 5)
+    assert (row["tags"], row["keys"], row["bytes"]) == ("odd", ["k11", "all"], 9)
+    assert row["stored"] == {"ms": STORED_MS + 11_000, "iso": "2023-11-14T22:13:31.000Z"}
+    assert row["properties"]["n"] == "11" and row["messageId"] == row["properties"]["UNIQ_KEY"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "form", "expected"),
+    [
+        (b"text", None, ("text", "text")),
+        (b"\xff\x00", None, ("ff00", "hex")),
+        (b"\xff\x00", "text", ("ff00", "hex")),
+        (b"text", "hex", ("74657874", "hex")),
+        (b'{"a": [1]}', "json", ({"a": [1]}, "json")),
+        (b"text", "json", ("text", "text")),
+        (b"text", "none", (None, "none")),
+    ],
+)
+def test_bodies_have_the_wanted_format(
+    run: RunCommand, stub: StubCluster, stored: bytes, form: str | None, expected: tuple[object, str]
+) -> None:
+    """A body is text, JSON or hexadecimal digits; one that is not what was asked for has the next possible format."""
+    stub.put("bodies", stored)
+
+    [row] = run("peek", "bodies", "--json", *(("--body", form) if form else ())).document["messages"]
+
+    assert (row["body"], row["bodyFormat"]) == expected
+
+
+def test_bodies_cannot_write_to_the_terminal(run: RunCommand, stub: StubCluster) -> None:
+    """Control characters of a body are shown as escapes; its lines stay lines."""
+    stub.put("bodies", b"one\ntwo \x1b[31m red")
+
+    shown = run("peek", "bodies").out
+
+    assert "  one\n  two \\x1b[31m red\n" in shown
+
+
+def test_a_long_body_is_cut_for_people_only(run: RunCommand, stub: StubCluster) -> None:
+    """People see the beginning of a long body and how much is left out; programs get all of it."""
+    stub.put("bodies", b"x" * 10_000)
+
+    assert "6000 more characters" in run("peek", "bodies").out
+    assert bodies(run("peek", "bodies", "--json").document) == ["x" * 10_000]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["peek", "events", "--queue", "broker-a/9"], "queues are: broker-a/0, broker-a/1"),
+        (["peek", "events", "--offset", "3"], "needs --queue"),
+        (["peek", "events", "-n", "0"], "at least 1"),
+        (["tail", "events", "-n", "0"], "at least 1"),
+        (["tail", "events", "--tags", "a", "--sql", "n > 1"], "not together with --sql"),
+        (["find", "events"], "exactly one of --key, --id and --since"),
+        (["find", "events", "--key", "k", "--id", "i"], "exactly one of --key, --id and --since"),
+        (["find", "events", "--key", "k", "--tags", "a"], "go with --since only"),
+        (["find", "events", "--since", "-1h", "--limit", "0"], "at least 1"),
+    ],
+    ids=show_words,
+)
+def test_contradictions_are_refused(run: RunCommand, words: list[str], complaint: str) -> None:
+    """Parameters that do not fit together, and numbers out of range, are usage errors that say what to do."""
+    ran = run(*words)
+
+    assert ran.code == Exit.USAGE and complaint in ran.err and ran.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        (["--tags", "odd"], [1, 3, 5, 7, 9, 11]),
+        (["--tags", "odd || even"], range(12)),
+        (["--sql", "n >= 9"], [9, 10, 11]),
+    ],
+    ids=show_words,
+)
+def test_tail_filters(run: RunCommand, words: list[str], numbers: list[int]) -> None:
+    """`tail` prints only messages that the filter wants, and ends after the number that is asked for."""
+    ran = run("tail", "events", "--from", "earliest", "-n", str(len(numbers)), *words, "--json")
+
+    lines = [json.loads(line)["body"] for line in ran.out.splitlines()]
+    assert sorted(lines) == sorted(numbered(*numbers))
+
+
+@pytest.mark.parametrize("words", [["tail", "events"], ["find", "events", "--since", "0"]])
+def test_an_illegal_condition_is_refused(run: RunCommand, words: list[str]) -> None:
+    """A condition that brokers cannot read is refused: they would send all messages, without a word."""
+    ran = run(*words, "--sql", "n >")
+
+    assert (ran.code, ran.out) == (Exit.USAGE, "") and "sqlFilter = 'n >'" in ran.err
+
+
+def test_tags_are_compared_as_text(run: RunCommand, stub: StubCluster) -> None:
+    """A message whose tag only has the hash of a wanted one, as brokers compare them, is not shown."""
+    for tag in ("BB", "Aa", "BB", "Aa"):
+        stub.put("hashed", tag.encode(), tags=tag)
+
+    found = run("find", "hashed", "--since", "0", "--tags", "Aa", "--json").document
+
+    assert bodies(found) == ["Aa", "Aa"]
+
+
+def test_tail_prints_what_comes(stub: StubCluster) -> None:
+    """`tail` prints messages that are stored after it started, also those of new queues, until Ctrl-C."""
+    command = [*PROGRAM, "tail", "events", "--json", "--from", str(STORED_MS + 11_000)]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(stub), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        first = json.loads(process.stdout.readline())["body"]
+        stub.put("events", b"later", queue_id=0)
+        second = json.loads(process.stdout.readline())["body"]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=SECONDS)
+
+    assert [first, second] == [*numbered(11), "later"]
+    assert process.returncode == Exit.INTERRUPTED
+
+
+def test_messages_that_are_gone_are_told(stub: StubCluster) -> None:
+    """If retention takes messages before `tail` reads them, it tells which, and goes on."""
+    said = io.StringIO()
+    queue = MessageQueue("events", "broker-a", 0)
+    stub.expire("events", 0, 2)
+
+    follow = _follow(Session(Wanted(stub.name_server), Screen(err=said)), "events", {queue: 0}, Subscription())
+    message = next(each for each in follow if each.queue == queue)
+
+    assert message.offset == 2
+    assert said.getvalue() == "messages from 0 to 2 of events/broker-a/0 are gone\n"
+
+
+@pytest.mark.parametrize(("key", "numbers"), [("k7", [7]), ("all", range(12))])
+def test_messages_are_found_by_key(run: RunCommand, key: str, numbers: list[int]) -> None:
+    """`find --key` returns every message with the key, in the order of store times."""
+    found = run("find", "events", "--key", key, "--json").document
+
+    assert bodies(found) == numbered(*numbers) and not found["isCut"]
+
+
+def test_a_message_is_found_by_either_id(run: RunCommand, stub: StubCluster) -> None:
+    """`find --id` takes the unique id of a producer and the id that a broker gave."""
+    record = stub.messages("events", 0)[2]
+    [expected] = numbered(4)
+
+    unique = run("find", "events", "--id", record.properties["UNIQ_KEY"], "--json").document
+    by_place = run("find", "events", "--id", record.offset_message_id, "--json").document
+
+    assert bodies(unique) == bodies(by_place) == [expected]
+    assert (by_place["messages"][0]["queueId"], by_place["messages"][0]["broker"]) == (0, "broker-a")
+
+
+def test_ids_with_other_addresses_are_not_followed(run: RunCommand, stub: StubCluster) -> None:
+    """An id that names an address of no broker of the topic is not found; nothing connects to that address."""
+    elsewhere = stub.messages("events", 0)[2].offset_message_id.replace("7F000001", "C0000201")
+
+    ran = run("find", "events", "--id", elsewhere)
+
+    assert ran.code == Exit.NOT_FOUND and "[NOT_FOUND]" in ran.err
+
+
+def test_messages_are_found_by_time(run: RunCommand) -> None:
+    """`find --since --until` returns the messages stored in a half-open span, and says if it left some out."""
+    span = ["--since", str(STORED_MS + 3000), "--until", str(STORED_MS + 8000)]
+
+    everything = run("find", "events", *span, "--json").document
+    some = run("find", "events", *span, "--tags", "odd", "--limit", "2", "--json").document
+    shown = run("find", "events", *span, "--limit", "1").out
+
+    assert (bodies(everything), everything["isCut"]) == (numbered(3, 4, 5, 6, 7), False)
+    assert (bodies(some), some["isCut"]) == (numbered(3, 5), True)
+    assert "there may be more; --limit shows more" in shown
+
+
+@pytest.mark.parametrize("words", [["--key", "nothing"], ["--id", "nothing"], ["--since", "2100-01-01T00:00:00Z"]])
+def test_nothing_found_is_not_found(run: RunCommand, words: list[str]) -> None:
+    """If no message fits, the exit code is 3, and the error says what was looked for."""
+    ran = run("find", "events", *words)
+
+    assert ran.code == Exit.NOT_FOUND and words[1] in ran.err
+
+
+def test_nobodys_position_moves(cli_stub: StubCluster, on_stub: RunCommand) -> None:
+    """Reading messages commits nothing and registers no member."""
+    before = cli_stub.offsets("TOOLS_CONSUMER"), cli_stub.groups()
+
+    on_stub("peek", TOPIC)
+    on_stub("tail", TOPIC, "--from", "earliest", "-n", "3")
+    on_stub("find", TOPIC, "--since", "-1h")
+
+    assert (cli_stub.offsets("TOOLS_CONSUMER"), cli_stub.groups()) == before == ({}, {})

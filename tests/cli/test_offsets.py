@@ -1,0 +1,218 @@
+"""Test that positions are shown, found, moved, exported and imported; nothing moves without `--apply`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_stub import StubCluster
+from pyspark_rocketmq.cli.exits import Exit
+from pyspark_rocketmq.cli.positions import nest
+from pyspark_rocketmq.client import PullConsumer, PullConsumerSettings
+from pyspark_rocketmq.cluster.cluster import open_cluster
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.model import parse_addresses
+from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
+from pyspark_rocketmq.wire.codes import RequestCode
+from tests.cli.fixtures import GROUP, PER_QUEUE, POSITIONS, TOPIC, Ran, RunCommand, environment, seed
+from tests.cli.test_terminal import PROGRAM, ROOT, SECONDS
+from tests.flows.world import until
+
+ENDS = dict.fromkeys(POSITIONS, PER_QUEUE)
+
+
+@pytest.fixture
+def stub() -> Iterator[StubCluster]:
+    """A stub that a test may change, with a second group that has no positions."""
+    with StubCluster(2, topics={TOPIC: 2}) as made:
+        seed(made)
+        cluster = open_cluster(ClusterSettings(parse_addresses(made.name_server)))
+        cluster.admin.create_group(SubscriptionGroupConfig(group_name="copy"))
+        yield made
+
+
+@pytest.fixture
+def run(stub: StubCluster, run_command: RunCommand) -> RunCommand:
+    """A function that runs a command on the stub."""
+    return lambda *words: run_command(*words, name_server=stub.name_server)
+
+
+def seek(run: RunCommand, *words: str) -> Ran:
+    """Move the group in the topic, with these further words."""
+    return run("offsets", "seek", GROUP, "--topic", TOPIC, *words)
+
+
+def test_positions_are_shown_with_bounds(run: RunCommand) -> None:
+    """`offsets show` has each queue's bounds, and the group's position or null."""
+    shown = run("offsets", "show", GROUP, "--json").document["queues"]
+    nobody = run("offsets", "show", "nobody", "--topic", TOPIC, "--json").document["queues"]
+
+    assert [each["position"] for each in shown] == [1, 2, 5, 0]
+    assert {(each["minOffset"], each["maxOffset"]) for each in shown} == {(0, PER_QUEUE)}
+    assert [each["position"] for each in nobody] == [None] * 4
+
+
+@pytest.mark.parametrize(("when", "offset"), [("earliest", 0), ("latest", 5), ("-2h", 0), ("2100-01-01T00:00:00Z", 5)])
+def test_offsets_at_a_time_are_starting_offsets(run: RunCommand, when: str, offset: int) -> None:
+    """`offsets at` prints the JSON of `startingOffsets`; a time after the last message is the end."""
+    printed = run("offsets", "at", when, "--topic", TOPIC)
+
+    assert json.loads(printed.out) == nest(dict.fromkeys(POSITIONS, offset))
+
+
+def test_a_time_that_cannot_be_read_is_refused(run: RunCommand) -> None:
+    """A text that is no time is refused with what is accepted."""
+    ran = run("offsets", "at", "yesterday", "--topic", TOPIC)
+
+    assert ran.code == Exit.USAGE and "earliest, latest" in ran.err
+
+
+def test_nothing_moves_without_apply(run: RunCommand, stub: StubCluster, tmp_path: Path) -> None:
+    """`offsets seek` shows the moves and exits with 6; neither positions nor files change."""
+    ran = seek(run, "--to", "latest", "--json")
+
+    assert ran.code == Exit.NEEDS_APPLY
+    assert [(each["before"], each["after"]) for each in ran.document["moves"]] == [(1, 5), (2, 5), (0, 5)]
+    assert (ran.document["applied"], ran.document["undoFile"]) == (False, None)
+    assert stub.offsets(GROUP) == POSITIONS
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_move_is_made_and_undone(run: RunCommand, stub: StubCluster) -> None:
+    """With `--apply` positions move; the printed command moves them back to where they were."""
+    moved = seek(run, "--to", "latest", "--apply", "--json")
+    after = stub.offsets(GROUP)
+    program, *undo = shlex.split(moved.document["undo"])
+    undone = run(*undo)
+
+    assert (moved.code, moved.document["applied"], after) == (Exit.DONE, True, ENDS)
+    assert (program, undone.code, stub.offsets(GROUP)) == ("pyspark-rocketmq", Exit.DONE, POSITIONS)
+
+
+def test_the_undo_file_is_written_first_and_is_private(run: RunCommand, stub: StubCluster, tmp_path: Path) -> None:
+    """If the undo file cannot be written, nothing moves; a written one may be read by its owner only."""
+    taken = tmp_path / "taken.json"
+    taken.write_text("")
+    refused = seek(run, "--to", "latest", "--apply", "--undo-file", str(taken))
+    untouched = stub.offsets(GROUP)
+    chosen = tmp_path / "chosen.json"
+    moved = seek(run, "--to", "latest", "--apply", "--undo-file", str(chosen))
+
+    assert (refused.code, untouched) == (Exit.USAGE, POSITIONS) and "nothing was moved" in refused.err
+    assert moved.code == Exit.DONE and chosen.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_failed_move_says_how_to_go_back(run: RunCommand, stub: StubCluster) -> None:
+    """If a broker does not take its positions, the error says that some may have moved, and gives the way back."""
+    stub.faults.answer(16, on=RequestCode.UPDATE_CONSUMER_OFFSET, at="broker-b", times=None)
+
+    ran = seek(run, "--to", "latest", "--apply")
+
+    assert ran.code == Exit.NOT_PERMITTED
+    assert "some positions may have moved" in ran.err and "offsets import billing" in ran.err
+
+
+def test_an_interrupted_move_says_how_to_go_back(stub: StubCluster, tmp_path: Path) -> None:
+    """Ctrl-C while brokers are told the positions says that some may have moved, and gives the way back."""
+    undo = tmp_path / "undo.json"
+    stub.faults.drop_reply(on=RequestCode.UPDATE_CONSUMER_OFFSET, times=None)
+    words = ["offsets", "seek", GROUP, "--topic", TOPIC, "--to", "latest", "--apply", "--undo-file", str(undo)]
+    command = [*PROGRAM, *words, "-o", "mqClientApiTimeout=60s"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(stub), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        until(lambda: stub.offsets(GROUP) != POSITIONS, "a position has moved")
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=SECONDS)
+
+    assert (process.returncode, out) == (Exit.INTERRUPTED, "")
+    assert "some positions may have moved" in said and f"offsets import {GROUP} {undo} --apply" in said
+    assert said.count("\n") == 1 and json.loads(undo.read_text())["positions"]
+
+
+def test_a_move_that_does_not_stay_fails(run: RunCommand, stub: StubCluster) -> None:
+    """Positions are read again after the move; if one is not where it was put, the command fails."""
+    stub.faults.answer(0, on=RequestCode.UPDATE_CONSUMER_OFFSET, times=None)
+
+    ran = seek(run, "--to", "latest", "--apply")
+
+    assert ran.code == Exit.FAILED and "stands at 1, not at 5" in ran.err
+
+
+def test_a_group_that_stands_there_is_not_moved(run: RunCommand) -> None:
+    """If no position would change, there is nothing to apply and nothing to undo."""
+    ran = seek(run, "--to", f"group:{GROUP}")
+
+    assert (ran.code, ran.out) == (Exit.DONE, "group billing stands there already: nothing to move\n")
+
+
+def test_a_group_moves_to_where_another_stands(run: RunCommand, stub: StubCluster) -> None:
+    """`--to group:NAME` takes the positions of another group; one without positions is not found."""
+    moved = run("offsets", "seek", "copy", "--topic", TOPIC, "--to", f"group:{GROUP}", "--apply")
+    missing = seek(run, "--to", "group:nobody")
+
+    assert moved.code == Exit.DONE and "no position before" in moved.out
+    assert stub.offsets("copy") == POSITIONS
+    assert missing.code == Exit.NOT_FOUND
+
+
+def test_a_group_with_members_is_not_moved(run: RunCommand, stub: StubCluster) -> None:
+    """Live members would overwrite the positions, so that a move is refused, with one of them named."""
+    settings = PullConsumerSettings(group=GROUP, subscriptions=TOPIC, instance_name="one")
+    with PullConsumer(stub.name_server, settings):
+        until(lambda: stub.groups().get(GROUP), "it is a member")
+        ran = seek(run, "--to", "latest", "--apply")
+
+    assert ran.code == Exit.FAILED
+    assert "[GROUP_IN_USE]" in ran.err and "@one" in ran.err
+    assert stub.offsets(GROUP) == POSITIONS
+
+
+def test_an_export_is_imported(run: RunCommand, stub: StubCluster, tmp_path: Path) -> None:
+    """`offsets import` puts another group where `offsets export` found one."""
+    file = tmp_path / "exported.json"
+    file.write_text(run("offsets", "export", GROUP).out)
+
+    shown = run("offsets", "import", "copy", str(file))
+    applied = run("offsets", "import", "copy", str(file), "--apply")
+
+    assert (shown.code, applied.code) == (Exit.NEEDS_APPLY, Exit.DONE)
+    assert stub.offsets("copy") == POSITIONS
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "FILE"),
+        ("[]", "FILE"),
+        ("{}", "no positions"),
+        ('{"orders": {"broker-a": {"0": 6}}}', "offset 6 of orders/broker-a/0 lies outside 0..5"),
+        ('{"orders": {"broker-z": {"0": 1}}}', "topic orders has no queue on broker broker-z"),
+        ('{"orders": {"broker-a": {"0": -3}}}', "-2 (earliest), -1 (latest)"),
+        ('{"orders": {"0": 1}}', "name the broker"),
+    ],
+)
+def test_a_file_with_errors_is_refused(
+    run: RunCommand, stub: StubCluster, tmp_path: Path, text: str, complaint: str
+) -> None:
+    """A file of positions with an error is refused with what is wrong, and nothing moves."""
+    file = tmp_path / "broken.json"
+    file.write_text(text)
+
+    ran = run("offsets", "import", GROUP, str(file), "--apply")
+
+    assert ran.code == Exit.USAGE and complaint in ran.err
+    assert stub.offsets(GROUP) == POSITIONS
+
+
+def test_a_missing_file_is_refused(run: RunCommand) -> None:
+    """A file that does not exist is named in the error."""
+    ran = run("offsets", "import", GROUP, "nowhere.json")
+
+    assert ran.code == Exit.USAGE and "nowhere.json" in ran.err

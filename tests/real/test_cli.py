@@ -1,0 +1,274 @@
+"""Test the command line on real brokers: each command, and lag beside mqadmin's own."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from pyspark_rocketmq.cli.commands.doctor import broker_time_ms
+from pyspark_rocketmq.cli.exits import Exit
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.lag.measure import measure_group
+from pyspark_rocketmq.model import MessageQueue, retry_topic
+from pyspark_rocketmq.wire.bodies import TopicConfig
+from tests.cli.fixtures import Ran, RunCommand
+from tests.flows.world import World, now_ms, until
+from tests.real.servers import ACCESS_KEY, CLUSTER_NAME, SECRET_KEY, RealCluster
+from tests.real.worlds import real_world
+
+pytestmark = pytest.mark.real
+
+PATIENT = ("-o", "connectTimeoutMillis=10s", "-o", "mqClientApiTimeout=10s")
+
+
+class Shell:
+    """Runs commands on a real cluster."""
+
+    def __init__(self, run: RunCommand, cluster: RealCluster, *options: str) -> None:
+        self._run = run
+        self._name_server = cluster.name_server
+        self._options = [word for option in options for word in ("-o", option)]
+
+    def run(self, *words: str) -> Ran:
+        """Run a command, and return its outcome."""
+        return self._run(*words, *PATIENT, *self._options, name_server=self._name_server)
+
+    def document(self, *words: str, code: Exit = Exit.DONE) -> Any:
+        """Return the document that a command prints, after the command's schema has accepted it."""
+        ran = self.run(*words, "--json")
+        assert (ran.code, ran.err) == (code, "")
+        jsonschema.validate(ran.document, self.run(*words, "--schema").document)
+        return ran.document
+
+
+@pytest.fixture
+def world(real_cluster: RealCluster) -> World:
+    """The scenario's view of the cluster."""
+    return real_world(real_cluster)
+
+
+@pytest.fixture
+def shell(run_command: RunCommand, real_cluster: RealCluster) -> Shell:
+    """A way to run commands on the real cluster."""
+    return Shell(run_command, real_cluster)
+
+
+def test_topics_and_routes(shell: Shell, world: World) -> None:
+    """Topics are listed and shown with their queues, offsets and store times; routes have the broker's address."""
+    queues = world.make_topic(3)
+    before_ms = now_ms()
+    world.fill(queues[1], 5)
+    topic = queues[0].topic
+
+    listed = {each["topic"]: each for each in shell.document("topics", "list", "--all")["topics"]}
+    shown = shell.document("topics", "show", topic)
+    routed = shell.document("routes", topic)
+
+    assert (listed[topic]["kind"], listed[topic]["readQueues"], listed[topic]["permissions"]) == (
+        "user",
+        3,
+        ["read", "write"],
+    )
+    assert listed["TBW102"]["kind"] == listed[CLUSTER_NAME]["kind"] == "system"
+    assert [(each["minOffset"], each["maxOffset"]) for each in shown["queues"]] == [(0, 0), (0, 5), (0, 0)]
+    assert abs(shown["queues"][1]["lastStored"]["ms"] - before_ms) < 60_000
+    assert [(each["broker"], each["readableQueues"]) for each in routed["brokers"]] == [(queues[0].broker_name, 3)]
+    assert shell.run("topics", "show", "no_such_topic").code == Exit.NOT_FOUND
+
+
+def test_brokers(shell: Shell, world: World, real_cluster: RealCluster) -> None:
+    """Brokers are listed with release, uptime and sizes."""
+    until(lambda: runtime_info(world) is not None, "the broker reports figures, a second after its start")
+    [broker] = shell.document("brokers")["brokers"]
+
+    assert (broker["release"], broker["isMaster"], broker["answers"]) == (real_cluster.version, True, True)
+    assert broker["address"] == str(real_cluster.broker.address)
+    assert 0 < broker["upSeconds"] < 86_400 and 0 <= broker["diskUsed"] <= 1
+
+
+def test_groups(shell: Shell, world: World) -> None:
+    """Groups are listed, those of RocketMQ itself only with `--all`; one without members is shown with its settings."""
+    group = world.make_group()
+
+    listed = [each["group"] for each in shell.document("groups", "list")["groups"]]
+    everything = [each["group"] for each in shell.document("groups", "list", "--all")["groups"]]
+    shown = shell.document("groups", "show", group)
+
+    assert group in listed and "TOOLS_CONSUMER" not in listed and "TOOLS_CONSUMER" in everything
+    assert [name for name in listed if not name.startswith("flows_")] == []
+    assert (shown["members"], shown["settings"][0]["retries"]) == ([], 16)
+    assert shell.run("groups", "show", "no_such_group").code == Exit.NOT_FOUND
+
+
+def test_lag_is_mqadmins(shell: Shell, world: World, real_cluster: RealCluster) -> None:
+    """Positions, ends and differences equal those of `mqadmin consumerProgress`; seconds are those since the store.
+
+    A queue without a position is unknown here; mqadmin shows 0 for its position.
+    """
+    queues, group = world.make_topic(3), world.make_group()
+    world.fill(queues[0], 7)
+    stored_at = time.time()
+    world.fill(queues[1], 4)
+    world.fill(queues[2], 2)
+    # mqadmin finds the group's brokers by the route of its retry topic.
+    world.cluster.admin.create_topic(TopicConfig(topic_name=retry_topic(group), read_queue_nums=1, write_queue_nums=1))
+    until(lambda: bool(world.route_names(retry_topic(group))), "the retry topic is routed")
+    world.cluster.offsets.commit(group, {queues[0]: 2, queues[1]: 4})
+
+    lag = shell.document("lag", group)
+    age = time.time() - stored_at
+    theirs = progress(real_cluster.admin("consumerProgress", "-g", group), queues[0].topic)
+
+    ours = {each["queueId"]: each for each in lag["queues"]}
+    for number in (0, 1):
+        figures = [ours[number][name]["value"] for name in ("end", "position", "messages")]
+        assert figures == theirs[number]
+    assert theirs[2] == [2, 0, 2]
+    assert abs(ours[0]["seconds"]["value"] - age) < 1
+    assert (ours[1]["seconds"]["value"], ours[1]["bytes"]["value"]) == (0, 0)
+    assert 5 * 80 < ours[0]["bytes"]["value"] < 5 * 500
+    assert 0 < ours[0]["retentionSeconds"]["value"] <= 100 * 24 * 3600
+    assert_unknown_unless_old(world, ours[2])
+
+
+def assert_unknown_unless_old(world: World, lag: Any) -> None:
+    """Check the lag of a queue in which the group has no position; brokers before 5.0 report 0 for a young queue."""
+    if world.by_version({"4.": True, "5.": False}):
+        assert lag["messages"]["value"] == 2
+    else:
+        assert "no position" in lag["messages"]["unknown"]
+
+
+def progress(printed: str, topic: str) -> dict[int, list[int]]:
+    """Return broker offset, consumer offset and difference of each queue, as mqadmin prints them."""
+    found = re.findall(rf"^{topic}\s+\S+\s+(\d+)\s+(-?\d+)\s+(-?\d+)\s+(-?\d+)\s", printed, flags=re.MULTILINE)
+    return {int(queue): list(map(int, figures)) for queue, *figures in found}
+
+
+def test_a_group_without_positions_is_not_found(shell: Shell, world: World) -> None:
+    """A group that never committed has no lag to show, unless a topic is named."""
+    queue, group = world.make_queue(), world.make_group()
+
+    assert shell.run("lag", group).code == Exit.NOT_FOUND
+    assert [each["queueId"] for each in shell.document("lag", group, "--topic", queue.topic)["queues"]] == [0]
+
+
+def test_positions_are_moved_and_moved_back(shell: Shell, world: World, tmp_path: Path) -> None:
+    """Positions are shown, exported, moved to a time and to the end, and undone, as brokers then report them."""
+    queues, group = world.make_topic(2), world.make_group()
+    topic = queues[0].topic
+    for queue in queues:
+        world.fill(queue, 6)
+    start = {queues[0]: 2, queues[1]: 5}
+    world.cluster.offsets.commit(group, start)
+
+    def committed() -> dict[MessageQueue, int]:
+        return world.cluster.offsets.fetch_committed(group, queues)
+
+    exported = shell.document("offsets", "export", group)
+    only_shown = shell.document("offsets", "seek", group, "--topic", topic, "--to", "latest", code=Exit.NEEDS_APPLY)
+    unmoved = committed()
+    moved = shell.document("offsets", "seek", group, "--topic", topic, "--to", "-1h", "--apply")
+    at_start = committed()
+    undone = shell.document(*shlex.split(moved["undo"])[1:])
+
+    broker = queues[0].broker_name
+    assert exported["positions"] == {topic: {broker: {"0": 2, "1": 5}}}
+    assert [each["after"] for each in only_shown["moves"]] == [6, 6] and unmoved == start
+    assert at_start == dict.fromkeys(queues, 0)
+    assert undone["applied"] and committed() == start
+    assert [each["position"] for each in shell.document("offsets", "show", group)["queues"]] == [2, 5]
+    latest = shell.document("offsets", "at", "latest", "--topic", topic)
+    assert latest["startingOffsets"] == {topic: {broker: {"0": 6, "1": 6}}}
+
+
+def test_messages_are_shown_and_found(shell: Shell, world: World) -> None:
+    """Messages are shown from the end and the start, followed, and found by key, ids, tag and time."""
+    queue = world.make_queue()
+    before_ms = now_ms()
+    for number in range(4):
+        receipt = world.send(
+            queue, b"body %d" % number, KEYS=f"key-{number}", TAGS="even" if number % 2 == 0 else "odd"
+        )
+    topic = queue.topic
+
+    def bodies(*words: str) -> list[str]:
+        return [each["body"] for each in shell.document(*words)["messages"]]
+
+    assert bodies("peek", topic, "-n", "2") == ["body 2", "body 3"]
+    assert bodies("peek", topic, "-n", "1", "--from", "earliest") == ["body 0"]
+    until(lambda: shell.run("find", topic, "--key", "key-3").code == Exit.DONE, "the last key is indexed")
+    assert bodies("find", topic, "--key", "key-1") == ["body 1"]
+    assert bodies("find", topic, "--id", receipt.message_id) == ["body 3"]
+    assert bodies("find", topic, "--since", str(before_ms - 1000), "--tags", "odd") == ["body 1", "body 3"]
+    followed = shell.run("tail", topic, "--from", "earliest", "-n", "2", "--tags", "even", "--json")
+    assert [json.loads(line)["body"] for line in followed.out.splitlines()] == ["body 0", "body 2"]
+    assert shell.run("find", topic, "--key", "no-such-key").code == Exit.NOT_FOUND
+
+
+def test_queues_of_a_killed_broker_are_unknown(real_two_brokers: RealCluster) -> None:
+    """When a broker is killed, its queues that were measured before are unknown, and the total counts them."""
+    world = real_world(real_two_brokers)
+    queues, group = world.make_topic(1), world.make_group()
+    for queue in queues:
+        world.fill(queue, 3)
+    world.cluster.offsets.commit(group, dict.fromkeys(queues, 1))
+    before = measure_group(world.cluster, group, now_ms=now_ms())
+    world.servers.stop(queues[1].broker_name)
+    try:
+        after = measure_group(world.cluster, group, now_ms=now_ms(), known=queues)
+    finally:
+        world.servers.start(queues[1].broker_name)
+
+    assert (before.total.messages, before.total.unknown_queues) == (4, 0)
+    assert (after.total.messages, after.total.unknown_queues) == (2, 1)
+    assert [each.broker for each in after.queues if each.messages.is_unknown] == [queues[1].broker_name]
+
+
+def test_wrong_keys_are_not_permitted(run_command: RunCommand, real_acl: RealCluster) -> None:
+    """A cluster with access control serves the right key; a wrong secret is refused with exit code 4, and not shown."""
+    right = Shell(run_command, real_acl, "accessKey=" + ACCESS_KEY, "secretKey=" + SECRET_KEY)
+    wrong = Shell(run_command, real_acl, "accessKey=" + ACCESS_KEY, "secretKey=wrong-secret")
+
+    allowed, refused = right.run("topics", "list", "--all"), wrong.run("topics", "list")
+
+    assert allowed.code == Exit.DONE and "TBW102" in allowed.out
+    assert refused.code == Exit.NOT_PERMITTED
+    assert "wrong-secret" not in refused.err + refused.out and SECRET_KEY not in allowed.err + allowed.out
+
+
+def test_a_healthy_cluster_has_no_problems(shell: Shell, world: World) -> None:
+    """`doctor` finds no problem in a healthy cluster, reads every broker's clock, and leaves no group behind."""
+    queue, group = world.make_queue(), world.make_group()
+    until(lambda: runtime_info(world) is not None, "the broker reports figures, a second after its start")
+
+    report = shell.document("doctor", "--topic", queue.topic, "--group", group, "--recovery", "1h")
+    shell.run("doctor", "--topic", queue.topic, "--group", "never_created")
+
+    levels = {each["check"]: each["level"] for each in report["findings"]}
+    assert (report["problems"], levels["broker"], levels["topic"], levels["group"]) == (0, "ok", "ok", "ok")
+    assert "never_created" not in [each["group"] for each in shell.document("groups", "list", "--all")["groups"]]
+
+
+def test_the_uptime_of_a_broker_gives_its_clock(world: World) -> None:
+    """A broker reports its start and its uptime in the form that `doctor` reads; together they are its time."""
+    until(lambda: runtime_info(world) is not None, "the broker reports figures, a second after its start")
+
+    there_ms = broker_time_ms(runtime_info(world) or {})
+
+    assert there_ms is not None and abs(there_ms - now_ms()) < 5000
+
+
+def runtime_info(world: World) -> Mapping[str, str] | None:
+    """Return the figures of the only broker; None if it does not report them yet."""
+    survey = world.cluster.survey
+    [info] = survey.fetch_runtime_infos(survey.fetch_brokers()).values()
+    return None if isinstance(info, RocketMQError) else info
