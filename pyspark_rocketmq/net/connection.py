@@ -93,7 +93,7 @@ class Channel:
         return self.request_as(code, 1, self.session.writer(code, fields, body))[0]
 
     def request_as(self, code: int, count: int, write: Writer) -> Sequence[int]:
-        """Number `count` requests, let `write` make their frames for these numbers, and put them into the outbox."""
+        """Assign opaques to `count` requests, put the frames that `write` makes for them into the outbox."""
         try:
             opaques, frames = self.session.request_as(code, count, write)
         except ProtocolError as error:
@@ -350,7 +350,7 @@ class Connection:
         return self._channel.request(code, fields, body)
 
     def submit_as(self, code: int, count: int, write: Writer) -> Sequence[int]:
-        """Put `count` requests into the outbox; return their opaques, from which `write` makes the frames."""
+        """Assign opaques to `count` requests, put the frames that `write` makes for them into the outbox."""
         self._raise_if_ended((code,))
         return self._channel.request_as(code, count, write)
 
