@@ -141,7 +141,7 @@ def test_a_broker_that_takes_no_messages_is_left_alone(make_sender: MakeSender) 
         ResponseCode.SERVICE_NOT_AVAILABLE, "disk full", on=SEND, at="broker-a", times=None
     )
     assert landed(sender.send([single(number) for number in range(400)], max_in_flight=8, retries=5)) == 400
-    assert 0 < full.fired < 40
+    assert 0 < fault.fired < 40
 
 
 def test_a_refusal_for_good_is_not_repeated(sender: Sender) -> None:
