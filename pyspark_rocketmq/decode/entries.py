@@ -113,7 +113,7 @@ def _find_entries(texts: PropertyTexts) -> _EntrySpans:
 
 
 class SplitEntries:
-    """Names and values of the properties of all rows, found by splitting each text; rows may have different names."""
+    """Names and values of the properties of all rows, where one row may have other properties than the next."""
 
     def __init__(self, spans: _EntrySpans) -> None:
         self._spans = spans

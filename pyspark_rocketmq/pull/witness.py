@@ -253,10 +253,10 @@ class Witness:
         return bool(others)
 
     def unconfirmed(self) -> list[Unconfirmed]:
-        """Return the ranges, with message counts, whose responses no probe confirms, because `leave` stopped probing.
+        """Return ranges of offsets that were pulled from a process which is not probed any more, with message counts.
 
-        If the range has an open front (it begins at its first readable message), offsets before the lowest message
-        received are left out.
+        No probe will confirm that their responses were complete; see `leave`. If the whole range has an open front (it
+        begins at its first readable message), offsets before the lowest message received are left out.
         """
         low = self._wanted.start
         if self._wanted.is_front_open:
