@@ -70,6 +70,13 @@ def cached_rows(session: SparkSession, size: int, count: int) -> DataFrame:
     return frame.select(*frame.columns, times.alias("time")).drop("time")
 
 
+def kafka_rows(session: SparkSession, size: int, count: int) -> DataFrame:
+    """Return the rows of `cached_rows` with the columns of Spark's Kafka sink: properties as headers, and no tag."""
+    headers = "transform(map_entries(properties), each -> struct(each.key, cast(each.value AS BINARY) AS value))"
+    rows = cached_rows(session, size, count)
+    return rows.selectExpr("body AS value", "keys AS key", f"{headers} AS headers")
+
+
 def _made_rows(session: SparkSession, size: int, count: int) -> DataFrame:
     from pyspark.sql import functions as f
 

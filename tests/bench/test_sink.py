@@ -40,7 +40,7 @@ ABOUT = (
     "default limits. Raw sockets send frames that were prepared before, as many in flight as our engine, over one "
     "connection. *Encode + send* makes requests of record batches of 10,000 rows, in one thread. Spark writes a "
     "DataFrame that it keeps in memory, with two tasks; *rows discarded* is a Python sink that drops its rows. "
-    "One by one, a quarter of the rows is written. Between runs the broker's log is emptied."
+    "One by one, an eighth of the rows is written. Between runs the broker's log is emptied."
 )
 
 
