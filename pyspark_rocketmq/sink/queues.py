@@ -29,6 +29,10 @@ _log = logging.getLogger(__name__)
 Queues = Sequence[MessageQueue]
 
 
+class NotWritable(NoBrokerAvailable):
+    """A topic that may not be written although a master of it is up."""
+
+
 class FrozenQueues:
     """The writable queues of topics; each topic's are listed when it is first asked for, and stay the same."""
 
@@ -52,9 +56,7 @@ class FrozenQueues:
     def _freeze(self, topic: str) -> Queues:
         try:
             return freeze_queues(self._cluster, topic, may_create=self._may_create, has_times=self._has_times)
-        except (TopicNotFound, NoBrokerAvailable) as error:
-            if isinstance(error, NoBrokerAvailable) and _is_away(self._cluster, topic):
-                raise
+        except (TopicNotFound, NotWritable) as error:
             _log.warning("rows for a topic cannot be sent: %s", error)
             return ()
 
@@ -64,7 +66,8 @@ def freeze_queues(cluster: Cluster, topic: str, *, may_create: bool = True, has_
 
     Wait for the topic's brokers if all of them are away, at most as long as the cluster's settings allow. Raise
     `TopicNotFound` if the topic is missing and no broker creates it, or if `may_create` is false; `NoBrokerAvailable`
-    if no queue is writable; and `BatchQueuesUnsupported` if its queues are batch consume queues.
+    if brokers stay away, `NotWritable` if no queue is writable; and `BatchQueuesUnsupported` if its queues are batch
+    consume queues.
 
     `has_times` says whether rows have times before which they are not delivered: brokers before 5.0 ignore them.
     """
@@ -74,7 +77,7 @@ def freeze_queues(cluster: Cluster, topic: str, *, may_create: bool = True, has_
             queues = _list_queues(cluster, topic, may_create=may_create)
             break
         except NoBrokerAvailable as error:
-            if deadline.expired or not _is_away(cluster, topic):
+            if deadline.expired or isinstance(error, NotWritable):
                 raise
             if number == 0:
                 _log.warning("waiting for a broker, up to %g s (sendTimeoutMs): %s", deadline.seconds, error)
@@ -84,32 +87,47 @@ def freeze_queues(cluster: Cluster, topic: str, *, may_create: bool = True, has_
     return queues
 
 
-def _is_away(cluster: Cluster, topic: str) -> bool:
-    """Return whether no broker of the topic has a master now; a topic without brokers has none either."""
-    try:
-        brokers = cluster.routes.route(topic).brokers.values()
-    except TopicNotFound:
-        return True
-    return not any(endpoint.is_master for broker in brokers for endpoint in broker.endpoints)
-
-
 def _list_queues(cluster: Cluster, topic: str, *, may_create: bool) -> Queues:
     try:
-        queues = cluster.writable.queues(topic) if may_create else cluster.routes.route(topic).writable
+        return _known_queues(cluster, topic, may_create=may_create)
     except TopicNotFound as error:
-        if not cluster.name_servers.fetch_brokers():
-            advice = "start the brokers, or check that they register at these name servers"
-            raise NoBrokerAvailable("no broker is registered", advice=advice, topic=topic) from error
+        _require_brokers(cluster, topic, error)
+        return _find_again(cluster, topic, may_create=may_create)
+
+
+def _known_queues(cluster: Cluster, topic: str, *, may_create: bool) -> Queues:
+    try:
+        route = cluster.routes.route(topic)
+    except TopicNotFound:
+        if not may_create:
+            raise
+        queues = cluster.writable.queues(topic)
+        _log.warning("topic %s does not exist; its first messages create it with %d queues", topic, len(queues))
+        return queues
+    if not route.writable:
+        what = "no queue of the topic may be written now"
+        if any(endpoint.is_master for broker in route.brokers.values() for endpoint in broker.endpoints):
+            raise NotWritable(what, advice="give the topic write permission", topic=topic)
+        raise NoBrokerAvailable(f"{what}: no broker has a master", advice="bring its brokers back", topic=topic)
+    return route.writable
+
+
+def _require_brokers(cluster: Cluster, topic: str, error: TopicNotFound) -> None:
+    """Raise if no broker is registered: then a topic that is not found may exist."""
+    if not cluster.name_servers.fetch_brokers():
+        advice = "start the brokers, or check that they register at these name servers"
+        raise NoBrokerAvailable("no broker is registered", advice=advice, topic=topic) from error
+
+
+def _find_again(cluster: Cluster, topic: str, *, may_create: bool) -> Queues:
+    """Return the queues of a topic that was not found before brokers were seen, which may have registered meanwhile."""
+    try:
+        return _known_queues(cluster, topic, may_create=may_create)
+    except TopicNotFound as error:
         why = "no broker creates topics" if may_create else "ordering=key does not create those of a column"
         what = f"no name server knows the topic, and {why}"
         advice = f"create it: mqadmin updateTopic -n <name server> -c <cluster> -t {topic}"
         raise TopicNotFound(what, advice=advice, topic=topic) from error
-    if not queues:
-        advice = "give the topic write permission, or bring its brokers back"
-        raise NoBrokerAvailable("no queue of the topic may be written now", advice=advice, topic=topic)
-    if cluster.writable.route_topic(topic) != topic:
-        _log.warning("topic %s does not exist; its first messages create it with %d queues", topic, len(queues))
-    return queues
 
 
 # --- what brokers tell about the topic --------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from dataclasses import replace
 
@@ -122,7 +123,7 @@ def test_a_missing_topic_is_created_by_its_first_messages(make_target: MakeTarge
 
 def test_without_creation_the_driver_says_so(target: Target) -> None:
     """If no broker creates topics, making the writer fails with the command that creates the topic."""
-    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=2)
+    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=6)
     with pytest.raises(TopicNotFound, match=r"no broker creates topics.*mqadmin updateTopic .* -t new"):
         target.plan({"topic": "new"})
 
@@ -160,6 +161,17 @@ def test_a_batch_waits_for_the_brokers_of_its_topic(target: Target, caplog: pyte
     assert target.write(rows(5)).rows == 5
     back.join()
     assert len([line for line in caplog.messages if "waiting for a broker, up to 120 s (sendTimeoutMs)" in line]) == 1
+
+
+def test_a_master_that_comes_back_is_noticed(make_target: MakeTarget) -> None:
+    """While a replica keeps the topic in routes, the driver fetches them again until the master is back."""
+    target = make_target(slaves=1)
+    target.stub.faults.broker_down("broker-a", 0)
+    back, began = threading.Timer(0.7, target.stub.faults.broker_up), time.monotonic()
+    back.start()
+    assert target.write(rows(5)).rows == 5
+    back.join()
+    assert time.monotonic() - began < 15
 
 
 def test_with_order_brokers_that_stay_away_fail_the_write_too(make_target: MakeTarget) -> None:

@@ -70,7 +70,7 @@ def test_an_error_of_the_cluster_reaches_the_driver(target: Target) -> None:
     """If the topic is missing and not created, making a batch's writer fails, and pickling a stream's."""
 
     def missing() -> None:
-        target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=2)
+        target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=6)
 
     missing()
     with pytest.raises(RocketMQError, match="mqadmin updateTopic"):
@@ -117,6 +117,13 @@ def test_brokers_that_ignore_times_are_warned_about(
     made.writer(timed, overwrite=False)
     pickle.dumps(made.streamWriter(timed, overwrite=False))
     assert ["older than 5.0" in line for line in caplog.messages] == [True] * 2 * warns
+
+
+def test_a_broker_that_refuses_to_tell_is_not_called_old(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    """A user who may not read the topic's configuration gets no warning about old brokers."""
+    target.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.GET_TOPIC_CONFIG)
+    source(target).writer(schema_of("body BINARY, deliverTimeMs BIGINT"), overwrite=False)
+    assert not caplog.messages
 
 
 # --- which batch ------------------------------------------------------------------------------------------------------
