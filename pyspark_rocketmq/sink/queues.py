@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from itertools import count
 
+from ..broker_errors import RequestCodeNotSupported
 from ..cluster.cluster import Cluster
 from ..errors import BatchQueuesUnsupported, NoBrokerAvailable, RocketMQError, TopicNotFound
 from ..model import MessageQueue
@@ -31,8 +32,11 @@ Queues = Sequence[MessageQueue]
 class FrozenQueues:
     """The writable queues of topics; each topic's are listed when it is first asked for, and stay the same."""
 
-    def __init__(self, cluster: Cluster, known: Queues = (), *, may_create: bool = True) -> None:
+    def __init__(
+        self, cluster: Cluster, known: Queues = (), *, may_create: bool = True, has_times: bool = False
+    ) -> None:
         self._cluster = cluster
+        self._has_times = has_times
         self._may_create = may_create
         self._known: dict[str, Queues] = {known[0].topic: known} if known else {}
 
@@ -47,7 +51,7 @@ class FrozenQueues:
 
     def _freeze(self, topic: str) -> Queues:
         try:
-            return freeze_queues(self._cluster, topic, may_create=self._may_create)
+            return freeze_queues(self._cluster, topic, may_create=self._may_create, has_times=self._has_times)
         except (TopicNotFound, NoBrokerAvailable) as error:
             if isinstance(error, NoBrokerAvailable) and _is_away(self._cluster, topic):
                 raise
@@ -55,12 +59,14 @@ class FrozenQueues:
             return ()
 
 
-def freeze_queues(cluster: Cluster, topic: str, *, may_create: bool = True) -> Queues:
+def freeze_queues(cluster: Cluster, topic: str, *, may_create: bool = True, has_times: bool = False) -> Queues:
     """Return the topic's writable queues in the order of Java's client; for a missing topic, those that it will have.
 
     Wait for the topic's brokers if all of them are away, at most as long as the cluster's settings allow. Raise
     `TopicNotFound` if the topic is missing and no broker creates it, or if `may_create` is false; `NoBrokerAvailable`
     if no queue is writable; and `BatchQueuesUnsupported` if its queues are batch consume queues.
+
+    `has_times` says whether rows have times before which they are not delivered: brokers before 5.0 ignore them.
     """
     deadline = Deadline.after(cluster.settings.wait_for_brokers_s or 0.0)
     for number in count():
@@ -74,7 +80,7 @@ def freeze_queues(cluster: Cluster, topic: str, *, may_create: bool = True) -> Q
                 _log.warning("waiting for a broker, up to %g s (sendTimeoutMs): %s", deadline.seconds, error)
         time.sleep(_PAUSE_S)
         cluster.routes.expire(topic)
-    _refuse_batch_queues(cluster, topic)
+    _check_kind(cluster, topic, has_times=has_times)
     return queues
 
 
@@ -106,16 +112,24 @@ def _list_queues(cluster: Cluster, topic: str, *, may_create: bool) -> Queues:
     return queues
 
 
-# --- batch consume queues ---------------------------------------------------------------------------------------------
+# --- what brokers tell about the topic --------------------------------------------------------------------------------
 
 
-def _refuse_batch_queues(cluster: Cluster, topic: str) -> None:
-    """Raise if the topic has batch consume queues, as far as a broker tells; releases before 5.0 have none."""
+def _check_kind(cluster: Cluster, topic: str, *, has_times: bool) -> None:
+    """Raise if the topic has batch consume queues, as far as a broker tells.
+
+    Releases before 5.0 have none, and do not know the request. Warn if they would ignore the times of rows.
+    """
     header = GetTopicConfigRequestHeader(topic=topic)
     deadline = Deadline.after(cluster.settings.net.request_timeout_s)
     try:
         config = cluster.brokers.ask_any(topic, header, deadline=deadline).body(TopicConfig)
     except RocketMQError as error:
+        if has_times and isinstance(error, RequestCodeNotSupported):
+            text = (
+                "the brokers of topic %s seem to be older than 5.0, which deliver rows at once, whatever their column "
+            )
+            _log.warning(text + "deliverTimeMs says; use delayTimeLevel", topic)
         _log.debug("the kind of queues of topic %s is not known: %s", topic, error)
         return
     if (config.attributes or {}).get(_QUEUE_TYPE) == _BATCH_QUEUES:
