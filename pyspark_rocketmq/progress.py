@@ -30,7 +30,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from .cluster.cluster import open_cluster
 from .errors import OptionError
-from .lag import Lag, measure_positions
+from .lag.figures import Lag
+from .lag.measure import measure_positions
 from .model import MessageQueue
 from .offsets.position import Position, parse_position
 from .options import HelperOptions, parse_helper_options

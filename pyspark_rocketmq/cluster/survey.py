@@ -143,7 +143,10 @@ class Survey:
     def fetch_runtime_infos(
         self, brokers: Iterable[BrokerEndpoints], deadline: Deadline | None = None
     ) -> dict[BrokerProcess, dict[str, str] | RocketMQError]:
-        """Return the runtime figures of each broker process, replicas included."""
+        """Return the runtime figures of each broker process, replicas included.
+
+        Brokers 4.9 respond with a system error in the first second after their start, before they have any figures.
+        """
         processes = [
             BrokerProcess(broker.cluster, broker.broker_name, place.broker_id, place.address)
             for broker in brokers

@@ -11,7 +11,9 @@ from .columns import Columns, Entries
 __all__ = ["join_entries", "property_texts", "with_id"]
 
 _NAME_END, _ENTRY_END = constant(b"\x01"), constant(b"\x02")
-_WAIT = constant(b"WAIT\x01true\x02")
+_WAIT, _ID = constant(b"WAIT\x01true\x02"), constant(b"UNIQ_KEY\x01")
+_TAGS, _KEYS, _SHARDING_KEY = constant(b"TAGS\x01"), constant(b"KEYS\x01"), constant(b"__SHARDINGKEY\x01")
+_DELAY, _DELIVER = constant(b"DELAY\x01"), constant(b"TIMER_DELIVER_MS\x01")
 
 
 def property_texts(columns: Columns) -> pa.Array:
@@ -19,15 +21,15 @@ def property_texts(columns: Columns) -> pa.Array:
     parts: list[pa.Array | pa.Scalar] = [_WAIT]
     if columns.properties is not None:
         parts.append(join_entries(columns.properties))
-    for name, texts in (
-        (b"TAGS", columns.tags),
-        (b"KEYS", columns.keys),
-        (b"__SHARDINGKEY", columns.sharding_key),
-        (b"DELAY", _number_texts(columns.delay_level)),
-        (b"TIMER_DELIVER_MS", _number_texts(columns.deliver_ms)),
+    for begin, texts in (
+        (_TAGS, columns.tags),
+        (_KEYS, columns.keys),
+        (_SHARDING_KEY, columns.sharding_key),
+        (_DELAY, _number_texts(columns.delay_level)),
+        (_DELIVER, _number_texts(columns.deliver_ms)),
     ):
         if texts is not None:
-            parts += _property(name, texts)
+            parts += _property(begin, texts)
     if len(parts) == 1:
         return pa.repeat(_WAIT, columns.count)
     return join(*parts)
@@ -35,7 +37,7 @@ def property_texts(columns: Columns) -> pa.Array:
 
 def with_id(ids: pa.Array, texts: pa.Array) -> pa.Array:
     """Return the property text of each row with its message id put in front, as property UNIQ_KEY."""
-    return join(constant(b"UNIQ_KEY\x01"), ids, _ENTRY_END, texts)
+    return join(_ID, ids, _ENTRY_END, texts)
 
 
 def join_entries(entries: Entries) -> pa.Array:
@@ -44,12 +46,12 @@ def join_entries(entries: Entries) -> pa.Array:
     return texts_of_rows(entries.starts, texts)
 
 
-def _property(name: bytes, texts: pa.Array) -> list[pa.Array | pa.Scalar]:
-    """Return texts to join: the property `name` of each row with its separators.
+def _property(begin: pa.Scalar, texts: pa.Array) -> list[pa.Array | pa.Scalar]:
+    """Return texts to join: one property of each row, with its separators; `begin` is its name and a separator.
 
     A row whose value is null or empty has no such property, so all its parts are empty.
     """
-    begin, is_given = constant(name + b"\x01"), sizes_of(texts) > 0
+    is_given = sizes_of(texts) > 0
     if is_given.all():
         return [begin, texts, _ENTRY_END]
     given = pc.if_else(to_arrow(is_given), texts, pa.scalar(None, EMPTY.type))

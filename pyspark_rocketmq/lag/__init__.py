@@ -4,10 +4,3 @@
 `standings` fetches positions and ends; `measure` adds what depends on the messages that wait. Brokers that do not
 answer make the figures of their queues unknown.
 """
-
-from __future__ import annotations
-
-from .figures import Figure, Lag, QueueLag, TotalLag
-from .measure import measure_group, measure_positions
-
-__all__ = ["Figure", "Lag", "QueueLag", "TotalLag", "measure_group", "measure_positions"]

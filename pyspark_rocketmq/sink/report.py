@@ -59,13 +59,17 @@ def describe_commit(reports: Sequence[WriteReport], sink_name: str) -> str:
     )
 
 
-def describe_abort(messages: Sequence[WriteReport | None], sink_name: str) -> str:
-    """Return one line about a batch that failed, given the reports of its tasks; None for a task that failed."""
+def describe_abort(messages: Sequence[WriteReport | None], sink_name: str, *, repeats_ids: bool) -> str:
+    """Return one line about a batch that failed, given the reports of its tasks; None for a task that failed.
+
+    `repeats_ids` says whether the batch, when it is written again, has the same message ids.
+    """
     reports = [message for message in messages if message is not None]
+    ids = "the same message ids, where rows are at the same places" if repeats_ids else "other message ids"
     return (
         f"{_describe_batch(reports, sink_name)} failed: {len(reports)} of {len(messages)} tasks had written all their "
-        f"rows, {_describe_rows(reports)}; other tasks may have stored some; a repetition of the batch sends all rows "
-        "again, with the same message ids where the rows are at the same places"
+        f"rows, {_describe_rows(reports)}; other tasks may have stored some; writing the batch again repeats all rows "
+        f"with {ids}"
     )
 
 

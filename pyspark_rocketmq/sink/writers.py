@@ -43,7 +43,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log what was written; rows that landed stay."""
-        _log_abort(messages, self._plan)
+        _log_abort(messages, self._plan, repeats_ids=self._plan.options.batch is not None)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -68,7 +68,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Log what was written; rows that landed stay, and a replay repeats them with their message ids."""
-        _log_abort(messages, self._plan)
+        _log_abort(messages, self._plan, repeats_ids=True)
 
 
 def _frozen_writer(plan: WritePlan) -> StreamWriter:
@@ -88,6 +88,6 @@ def _log_commit(messages: Sequence[WriterCommitMessage | None], plan: WritePlan)
     _log.log(level, "%s", describe_commit(reports, plan.options.sink_name))
 
 
-def _log_abort(messages: Sequence[WriterCommitMessage | None], plan: WritePlan) -> None:
+def _log_abort(messages: Sequence[WriterCommitMessage | None], plan: WritePlan, *, repeats_ids: bool) -> None:
     known = [cast(WriteReport | None, message) for message in messages]
-    _log.warning("%s", describe_abort(known, plan.options.sink_name))
+    _log.warning("%s", describe_abort(known, plan.options.sink_name, repeats_ids=repeats_ids))

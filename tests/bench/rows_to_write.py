@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ROWS = 60_000
 BATCH_ROWS = 10_000
 """The rows of a record batch; Spark hands over as many at a time by default."""
+PIECE_BYTES = 4 * 2**20
 DIGITS = 10
 TAG = "bench"
 REGION = "north"
@@ -28,10 +29,16 @@ _STEP, _MODULUS = 7919, 1_000_003
 
 
 def record_batches(size: int, count: int) -> Iterator[pa.RecordBatch]:
-    """Yield record batches of `count` rows together, whose bodies have `size` bytes; the rows repeat after `ROWS`."""
+    """Yield record batches of `count` rows together, whose bodies have `size` bytes; the rows repeat after `ROWS`.
+
+    A task of our sink also cuts large record batches into pieces of 4 MiB.
+    """
     ready = _ready_batches(size)
     for begin in range(0, count, BATCH_ROWS):
-        yield ready[begin // BATCH_ROWS % len(ready)].slice(0, count - begin)
+        batch = ready[begin // BATCH_ROWS % len(ready)].slice(0, count - begin)
+        rows = batch.num_rows * PIECE_BYTES // max(batch.nbytes, 1)
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
 
 
 @cache
@@ -68,6 +75,13 @@ def cached_rows(session: SparkSession, size: int, count: int) -> DataFrame:
     assert frame.count() == kept
     times = f.explode(f.sequence(f.lit(1), f.lit(count // kept)))
     return frame.select(*frame.columns, times.alias("time")).drop("time")
+
+
+def kafka_rows(session: SparkSession, size: int, count: int) -> DataFrame:
+    """Return the rows of `cached_rows` with the columns of Spark's Kafka sink: properties as headers, and no tag."""
+    headers = "transform(map_entries(properties), each -> struct(each.key, cast(each.value AS BINARY) AS value))"
+    rows = cached_rows(session, size, count)
+    return rows.selectExpr("body AS value", "keys AS key", f"{headers} AS headers")
 
 
 def _made_rows(session: SparkSession, size: int, count: int) -> DataFrame:

@@ -41,7 +41,7 @@ class Writing(NamedTuple):
     @property
     def rows(self) -> int:
         """The number of rows that each contender writes; fewer one by one, because that is slow."""
-        return whole_rounds(MESSAGES if self.batch > 1 else MESSAGES // 4)
+        return whole_rounds(MESSAGES if self.batch > 1 else MESSAGES // 8)
 
     @property
     def warm_up(self) -> int:
@@ -114,10 +114,11 @@ class Readable:
         """Return the contender with a run that ends when all rows are readable; its seconds are unchanged."""
 
         def run(count: int) -> Run:
-            wanted, began = self._count() + count, time.perf_counter()
+            wanted = self._count() + count
             found = contender.run(count)
+            ended = time.perf_counter()
             self.wait(wanted)
-            rate = found.messages / (time.perf_counter() - began)
+            rate = found.messages / (found.seconds + time.perf_counter() - ended)
             self.rates.setdefault(contender.name, []).append(rate)
             return found
 

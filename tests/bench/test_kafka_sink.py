@@ -8,14 +8,13 @@ from __future__ import annotations
 from importlib.metadata import version
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from tests.bench.bench_broker import NO_RETENTION, open_bench_broker
 from tests.bench.bench_settings import ROUNDS, Shape
 from tests.bench.kafka import connector_jars, open_kafka
 from tests.bench.report import report_of
 from tests.bench.rounds import measure_in_rounds
-from tests.bench.rows_to_write import cached_rows
+from tests.bench.rows_to_write import kafka_rows
 from tests.bench.sink_contenders import QUEUES, SIZES, SPARK_WRITE, Readable, Writing
 from tests.bench.sink_sparks import our_sink, sink_options, spark_write
 from tests.bench.sparks import open_spark
@@ -49,13 +48,6 @@ def test_kafka_sink(real_version: str) -> None:
             options = {"kafka.bootstrap.servers": kafka.servers, "topic": kafka.topic(Shape(QUEUES, size, 0))}
             own_options = sink_options(bench_broker, TOPIC, BATCH)
             ours = our_sink(spark, bench_broker, TOPIC, writing, SPARK_WRITE, own_options)
-            theirs = spark_write(spark, writing, KAFKA_WRITE, "kafka", options, kafka.processes, _kafka_rows)
+            theirs = spark_write(spark, writing, KAFKA_WRITE, "kafka", options, kafka.processes, kafka_rows)
             contenders = [Readable(bench_broker, TOPIC).watch(ours), theirs]
             report.add_measurements(str(writing), measure_in_rounds(contenders, ROUNDS), best_of=[KAFKA_WRITE])
-
-
-def _kafka_rows(session: SparkSession, size: int, count: int) -> DataFrame:
-    """Return the rows of `cached_rows` with the columns of Spark's Kafka sink."""
-    headers = "transform(map_entries(properties), each -> struct(each.key, cast(each.value AS BINARY) AS value))"
-    rows = cached_rows(session, size, count)
-    return rows.selectExpr("body AS value", "keys AS key", f"{headers} AS headers")

@@ -57,12 +57,12 @@ def _properties(record: Any) -> str:
 
 @pytest.mark.spark
 def test_spark_has_the_same_rows(spark: SparkSession) -> None:
-    """The rows of the DataFrame are those of the record batches."""
-    from tests.bench.rows_to_write import cached_rows
+    """The rows of the DataFrame are those of the record batches, and so are those for Kafka, but for the tag."""
+    from tests.bench.rows_to_write import cached_rows, kafka_rows
 
-    frame = cached_rows(spark, SIZE, 20)
     try:
-        rows = sorted(frame.collect(), key=lambda row: bytes(row.body))
+        rows = sorted(cached_rows(spark, SIZE, 20).collect(), key=lambda row: bytes(row.body))
+        kafka = sorted(kafka_rows(spark, SIZE, 20).collect(), key=lambda row: bytes(row.value))
     finally:
         spark.catalog.clearCache()
 
@@ -70,3 +70,10 @@ def test_spark_has_the_same_rows(spark: SparkSession) -> None:
     assert [(bytes(row.body), row.tags, row.keys, row.properties) for row in rows] == [
         (row["body"], row["tags"], row["keys"], dict(row["properties"])) for row in expected
     ]
+    assert [(bytes(row.value), row.key, _texts(row.headers)) for row in kafka] == [
+        (row["body"], row["keys"], dict(row["properties"])) for row in expected
+    ]
+
+
+def _texts(headers: list[Any]) -> dict[str, str]:
+    return {each.key: bytes(each.value).decode() for each in headers}

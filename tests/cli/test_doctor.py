@@ -203,3 +203,16 @@ def test_missing_permissions_are_told(run_command: RunCommand, stub: StubCluster
     assert exit_code == Exit.CHECK_FAILED
     assert levels == {("reading", "problem"), ("position", "problem"), ("settings", "unknown")}
     assert all("[BROKER_NO_PERMISSION]" in each["what"] for each in findings)
+
+
+def test_a_broker_without_figures_is_not_away(run_command: RunCommand, stub: StubCluster) -> None:
+    """A broker that answers with an error, as some do just after their start, is unknown and no problem."""
+    stub.faults.answer(1, "NoSuchElementException", on=RequestCode.GET_BROKER_RUNTIME_INFO, at="broker-b", times=None)
+
+    code, findings = examine(run_command, stub.name_server)
+    listed = run_command("brokers", "--json").document
+
+    [finding] = findings
+    assert (code, finding["level"], finding["check"]) == (Exit.DONE, "unknown", "broker")
+    assert "NoSuchElementException" in finding["what"]
+    assert [each["answers"] for each in listed["brokers"]] == [True, True] and listed["troubles"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +20,8 @@ from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.model import parse_addresses
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.codes import RequestCode
-from tests.cli.fixtures import GROUP, PER_QUEUE, POSITIONS, TOPIC, Ran, RunCommand, seed
+from tests.cli.fixtures import GROUP, PER_QUEUE, POSITIONS, TOPIC, Ran, RunCommand, environment, seed
+from tests.cli.test_terminal import PROGRAM, ROOT, SECONDS
 from tests.flows.world import until
 
 ENDS = dict.fromkeys(POSITIONS, PER_QUEUE)
@@ -113,6 +116,24 @@ def test_a_failed_move_says_how_to_go_back(run: RunCommand, stub: StubCluster) -
 
     assert ran.code == Exit.NOT_PERMITTED
     assert "some positions may have moved" in ran.err and "offsets import billing" in ran.err
+
+
+def test_an_interrupted_move_says_how_to_go_back(stub: StubCluster, tmp_path: Path) -> None:
+    """Ctrl-C while brokers are told the positions says that some may have moved, and gives the way back."""
+    undo = tmp_path / "undo.json"
+    stub.faults.drop_reply(on=RequestCode.UPDATE_CONSUMER_OFFSET, times=None)
+    words = ["offsets", "seek", GROUP, "--topic", TOPIC, "--to", "latest", "--apply", "--undo-file", str(undo)]
+    command = [*PROGRAM, *words, "-o", "mqClientApiTimeout=60s"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(stub), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        until(lambda: stub.offsets(GROUP) != POSITIONS, "a position has moved")
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=SECONDS)
+
+    assert (process.returncode, out) == (Exit.INTERRUPTED, "")
+    assert "some positions may have moved" in said and f"offsets import {GROUP} {undo} --apply" in said
+    assert said.count("\n") == 1 and json.loads(undo.read_text())["positions"]
 
 
 def test_a_move_that_does_not_stay_fails(run: RunCommand, stub: StubCluster) -> None:

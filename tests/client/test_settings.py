@@ -13,6 +13,7 @@ from pyspark_rocketmq.client.settings import (
     MessageModel,
     ProducerSettings,
     PullConsumerSettings,
+    Rhythm,
 )
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.pull.process_queue import FlowLimits
@@ -46,6 +47,28 @@ def test_defaults_are_those_of_the_other_java_clients() -> None:
     assert (producer.send_timeout_s, producer.retries, producer.heartbeat_s) == (3, 2, 30)
     assert (producer.compress_over_bytes, producer.max_message_bytes) == (4096, 4 * 2**20)
     assert producer.compression is Compression.ZLIB
+
+
+def test_the_rhythm_is_that_of_the_java_clients() -> None:
+    """Periods and pauses are Java's; `test_numbers` shows that each takes effect."""
+    assert Rhythm() == Rhythm(
+        heartbeat_s=30.0,
+        route_s=30.0,
+        rebalance_s=20.0,
+        rebalance_soonest_s=1.0,
+        first_persist_s=10.0,
+        persist_s=5.0,
+        first_lock_s=1.0,
+        lock_s=20.0,
+        lock_max_live_s=30.0,
+        unlock_delay_s=20.0,
+        pull_max_idle_s=120.0,
+        dispatch_s=0.5,
+        failure_pause_s=1.0,
+        resubmit_s=5.0,
+        longest_run_s=60.0,
+        reset_pause_s=10.0,
+    )
 
 
 def _limits(name: str) -> Callable[[int], ConsumerSettings]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark_rocketmq.lag import Figure, QueueLag, TotalLag
+from pyspark_rocketmq.lag.figures import Figure, QueueLag, TotalLag
 
 UNKNOWN = Figure(unknown="the broker is away")
 

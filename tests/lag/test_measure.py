@@ -14,7 +14,8 @@ from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.cluster.servers import ServerRequest
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import ConnectionLost
-from pyspark_rocketmq.lag import Figure, Lag, QueueLag, measure_group, measure_positions
+from pyspark_rocketmq.lag.figures import Figure, Lag, QueueLag
+from pyspark_rocketmq.lag.measure import measure_group, measure_positions
 from pyspark_rocketmq.model import MessageQueue, parse_addresses
 from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig

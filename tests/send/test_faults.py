@@ -126,13 +126,22 @@ def test_an_attempt_in_flight_at_the_deadline_is_unknown(sender: Sender) -> None
 def test_a_failed_send_without_a_queue_goes_to_another_broker(make_sender: MakeSender) -> None:
     """If a broker refuses sends for good, those without a queue are stored at the other, and those with one fail."""
     sender = make_sender(2)
-    sender.stub.faults.answer(ResponseCode.NO_PERMISSION, "no", on=SEND, at="broker-a", times=None)
-    requests = [*(single(number) for number in range(20)), single(20, place(0, "a"))]
-    outcomes = {number_of(outcome): outcome for outcome in sender.send(requests)}
+    fault = sender.stub.faults.answer(ResponseCode.NO_PERMISSION, "no", on=SEND, at="broker-a", times=None)
+    [bound] = sender.send([single(20, place(0, "a"))])
+    assert isinstance(bound.error, NoPermission) and not bound.is_unknown and fault.fired == 1
 
-    assert isinstance(outcomes[20].error, NoPermission) and not outcomes[20].is_unknown
-    assert {outcomes[number].error for number in range(20)} == {None}
+    assert landed(sender.send([single(number) for number in range(20)])) == 20
     assert len(sender.stored(broker="broker-b")) == 20
+
+
+def test_a_broker_that_takes_no_messages_is_left_alone(make_sender: MakeSender) -> None:
+    """A broker whose disk is full gets few of the sends without a queue: it pauses after each refusal."""
+    sender = make_sender(2)
+    fault = sender.stub.faults.answer(
+        ResponseCode.SERVICE_NOT_AVAILABLE, "disk full", on=SEND, at="broker-a", times=None
+    )
+    assert landed(sender.send([single(number) for number in range(400)], max_in_flight=8, retries=5)) == 400
+    assert 0 < fault.fired < 40
 
 
 def test_a_refusal_for_good_is_not_repeated(sender: Sender) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pyspark_rocketmq.broker_errors import FlushDiskTimeout
-from pyspark_rocketmq.errors import ConnectError, MalformedFrame
+from pyspark_rocketmq.errors import ConnectError, ConnectionLost, MalformedFrame, TopicNotFound
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.net.pool import pool_for
 from pyspark_rocketmq.net.settings import NetSettings
@@ -109,6 +109,12 @@ def test_success_without_a_receipt_may_be_stored(make_script: MakeScript) -> Non
     assert isinstance(outcome.error, MalformedFrame) and outcome.is_unknown and "(2 attempts)" in str(outcome.error)
 
 
+def test_a_connection_that_ends_leaves_the_end_unknown(make_script: MakeScript) -> None:
+    """If the connection ends instead of the response to the last attempt, the request may be stored."""
+    [outcome] = make_script(lambda *_: None, retries=0).send(0)
+    assert isinstance(outcome.error, ConnectionLost) and outcome.is_unknown
+
+
 def test_answers_in_another_order_reach_their_requests(make_script: MakeScript) -> None:
     """Receipts are matched by opaque, not by the order of the responses."""
     script = make_script(lambda _, request: stored(offset=int(bytes(request.body))))
@@ -134,6 +140,38 @@ def test_a_master_at_a_new_address_is_found(make_script: MakeScript, start_peer:
     offsets = [outcome.receipt.queue_offset for outcome in script.send(*range(6)) if outcome.receipt]
 
     assert moved.is_set() and len(offsets) == 6 and set(offsets) <= {0, 1, 2, 7} and offsets.count(7) >= 3
+
+
+def test_a_name_server_that_forgets_a_topic_for_a_moment(make_script: MakeScript, start_peer: StartPeer) -> None:
+    """A name server that was just started does not know all topics: sends to a topic that had a route wait for it."""
+    new = start_peer(answering(lambda *_: stored(7)))
+    asked = iter(range(10**6))
+    absent = Command(ResponseCode.TOPIC_NOT_EXIST, remark="No topic route info in name server")
+
+    def route(_: Command) -> Command:
+        return absent if next(asked) < 4 else route_of(**{"broker-a": {0: str(new.address)}})
+
+    def answer(number: int, _: Command) -> Command | None:
+        if number < 3:
+            return stored(number)
+        script.links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=route)
+        return None
+
+    script = make_script(answer, retries=1)
+    outcomes = script.send(*range(6))
+
+    assert next(asked) > 4 and [outcome.error for outcome in outcomes] == [None] * 6
+
+
+def test_a_topic_that_no_name_server_knows_is_refused_at_once(make_script: MakeScript) -> None:
+    """A topic that never had a route is not waited for."""
+    script = make_script(lambda *_: stored())
+    absent = Command(ResponseCode.TOPIC_NOT_EXIST, remark="No topic route info in name server")
+    script.links.serve("ns:1", GET_ROUTEINFO_BY_TOPIC=absent)
+    begun = time.monotonic()
+    [outcome] = script.send(0)
+
+    assert isinstance(outcome.error, TopicNotFound) and not outcome.is_unknown and time.monotonic() - begun < 2.0
 
 
 def test_a_broker_that_cannot_be_connected_takes_little_time_from_others(deaf: Address, start_peer: StartPeer) -> None:

@@ -11,6 +11,7 @@ from broker_stub.faults import NAME_SERVER
 from broker_stub.settings import Settings
 from pyspark_rocketmq.errors import BadRow, WriteError
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.wire.compression import compression_of, decompress
 from pyspark_rocketmq.wire.record import Record
 from tests.sink.fixtures import TOPIC, MakeTarget, Target, frame, rows
 
@@ -87,7 +88,7 @@ def test_dead_letters_have_ids_that_a_replay_repeats(target: Target) -> None:
     first, second, third, fourth, other = [record.properties["UNIQ_KEY"] for record in in_order(target)]
     assert {first, second} == {third, fourth} and other in {first, second}
     assert len({first, second, *target.ids().values()}) == 4
-    target.write(frame(body=[b""], keys=["another"]), DEAD)
+    target.write(frame(body=[b"a", b""], keys=["k1", "another"]), DEAD)
     assert in_order(target)[-1].properties["UNIQ_KEY"] not in {first, second}
 
 
@@ -128,6 +129,19 @@ def test_a_row_that_the_broker_refuses_is_dropped_or_a_dead_letter(make_target: 
 
 
 PROPERTIES = pa.map_(pa.string(), pa.string())
+
+
+def test_the_dead_letter_of_a_compressed_row(target: Target) -> None:
+    """The dead letter of a row that was sent compressed has the row's body, and its id is that of no row."""
+    packed = {**LARGE, **DEAD, "compressMsgBodyOverHowmuch": "1"}
+    target.write(frame(body=[b"abc" * 100], rowId=["first"]), packed)
+    [unique] = target.ids().values()
+    target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=SINGLE)
+    target.write(frame(body=[b"abc" * 100, b"x"], rowId=["first", unique]), {**packed, "maxInFlight": "1"})
+    [letter] = target.records("dead")
+    packing = compression_of(letter.sys_flag)
+    assert (decompress(letter.body, packing) if packing else letter.body) == b"abc" * 100
+    assert letter.properties["UNIQ_KEY"] not in {record.properties["UNIQ_KEY"] for record in target.records()}
 
 
 def test_a_refused_batch_is_taken_apart(target: Target) -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_rocketmq.errors import WriteError
+from pyspark_rocketmq.send import Outcome, SendPipeline
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.sink.fixtures import BATCH, TOPIC, MakeTarget, Target, frame, rows
 
@@ -121,3 +122,15 @@ def test_a_rate_limit_holds(target: Target) -> None:
     """With `maxRowsPerSecond` a task takes as long as its rows need, and reports the time that it waited."""
     report = target.write(rows(300), {"maxRowsPerSecond": "1000"})
     assert report.seconds["limited"] > 0.1
+
+
+def test_a_row_without_an_outcome_is_no_success(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If an outcome went missing by a mistake of the pipeline, the task would fail: rows are counted, not trusted."""
+
+    class Forgetful(SendPipeline):
+        def take_outcomes(self) -> list[Outcome]:
+            return super().take_outcomes()[1:]
+
+    monkeypatch.setattr("pyspark_rocketmq.sink.task.SendPipeline", Forgetful)
+    with pytest.raises(WriteError, match="32 rows are unaccounted for"):
+        target.write(rows(32))

@@ -163,9 +163,12 @@ def test_bad_rows_make_it_a_warning(target: Target, caplog: pytest.LogCaptureFix
 
 def test_an_abort_logs_what_is_known(target: Target, caplog: pytest.LogCaptureFixture) -> None:
     """The warning counts the tasks that had ended and their rows, and says that the others may have stored some."""
-    source(target).writer(SCHEMA, overwrite=False).abort([report(0, rows=5), None, None])
-    [line] = caplog.messages
-    assert "1 of 3 tasks had written all their rows, 5 rows" in line and "other tasks may have stored some" in line
+    made = source(target)
+    made.writer(SCHEMA, overwrite=False).abort([report(0, rows=5), None, None])
+    made.streamWriter(SCHEMA, overwrite=False).abort([report(0, rows=5), None, None], 7)
+    for line, ids in zip(caplog.messages, ("with other message ids", "with the same message ids"), strict=True):
+        assert "1 of 3 tasks had written all their rows, 5 rows" in line and "may have stored some" in line
+        assert ids in line
 
 
 def test_a_report_stays_small(target: Target) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from broker_stub import StubBroker
 from pyspark_rocketmq.errors import BrokerError, GroupInUse, OptionError
-from pyspark_rocketmq.lag import Figure
+from pyspark_rocketmq.lag.figures import Figure
 from pyspark_rocketmq.progress import CommitListener, commit_offsets, lag
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.source.driving import GROUP, TOPIC, join, queue_of, store_offsets, wait_for

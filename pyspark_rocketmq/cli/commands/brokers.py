@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...errors import RocketMQError
+from ...errors import BrokerError, RocketMQError
 from ..command import Command
 from ..exits import NotFound
 from ..values import Moment, Trouble, moment, trouble
@@ -62,7 +62,7 @@ def _run(session: Session) -> BrokerList:
 
 
 def _row(process: BrokerProcess, info: dict[str, str] | RocketMQError, now_ms: int) -> BrokerRow:
-    answers = not isinstance(info, RocketMQError)
+    answers = not isinstance(info, RocketMQError) or isinstance(info, BrokerError)
     figures = {} if isinstance(info, RocketMQError) else info
     started = _integer(figures, "bootTimestamp")
     start, end = _integer(figures, "commitLogMinOffset"), _integer(figures, "commitLogMaxOffset")

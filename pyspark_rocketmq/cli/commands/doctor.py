@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ConnectError, ProtocolError, RocketMQError, TransportError
+from ...errors import BrokerError, ConnectError, ProtocolError, RocketMQError, TransportError
 from ..command import Command, Parameter
 from ..exits import Exit
 from ..views import Column, Note, Table, View
@@ -174,18 +174,17 @@ def _process(
     role = f"replica {process.broker_id}" if process.broker_id else "master"
     place = f"{process.broker_name} ({role}, {process.address})"
     if isinstance(info, RocketMQError):
-        yield _unreachable(session, process, place, info)
+        yield _without_figures(session, process, place, info)
         return
     release = info.get("brokerVersionDesc", "of unknown release").removeprefix("V").replace("_", ".")
     yield Finding(Level.OK, "broker", place, f"{release}, answers in {1000 * spent_s:.0f} ms")
     yield from _clock(place, info, session.now_ms())
 
 
-def _unreachable(session: Session, process: BrokerProcess, place: str, error: RocketMQError) -> Finding:
-    from ...broker_errors import NoPermission
-
-    if isinstance(error, NoPermission):
-        return Finding(Level.UNKNOWN, "broker", place, _say(error), "only some checks need this permission")
+def _without_figures(session: Session, process: BrokerProcess, place: str, error: RocketMQError) -> Finding:
+    if isinstance(error, BrokerError):
+        what = f"answers, but does not report its figures: {_say(error)}"
+        return Finding(Level.UNKNOWN, "broker", place, what, "its clock is not checked", error.advice or None)
     why = "its queues cannot be read from here"
     if isinstance(error, ConnectError):
         advice = "brokers register the address of their configuration (brokerIP1): set brokerAddressMap if another one "

@@ -49,7 +49,7 @@ def _watch(session: Session, group: str, topic: str | None, interval: float) -> 
 
 
 def _measure(session: Session, group: str, topic: str | None, before: GroupLag | None = None) -> GroupLag:
-    from ...lag import measure_group
+    from ...lag.measure import measure_group
 
     now_ms = session.now_ms()
     known = [MessageQueue(each.topic, each.broker, each.queue_id) for each in before.queues] if before else []
