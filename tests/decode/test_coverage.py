@@ -214,6 +214,15 @@ def test_filtered_messages_of_light_topics_are_placed(size: BatchSize, caplog: p
     assert again.asked == [("filtered", 0)] and not caplog.records
 
 
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_message_of_another_queue_is_refused(index: int) -> None:
+    """If one record of a response names the same topic, but another queue, the response is refused."""
+    records = at(5, 6, 7)
+    records[index] = replace(records[index], queue_id=4)
+    with pytest.raises(AnswerMismatch, match="holds a message of orders, queue 4"):
+        pairs([response(records, 5)])
+
+
 def test_each_topic_and_queue_of_a_batch_is_compared_with_its_own() -> None:
     """If one batch has responses of several topics, each record is compared with the queue of its own response."""
     queues = [
