@@ -228,10 +228,10 @@ class Witness:
     # --- processes that are gone -------------------------------------------------------------------------------------
 
     def leave(self, gone: BrokerEndpoint, endpoint: BrokerEndpoint) -> None:
-        """Stop probing the process `gone`; note the counts of its unconfirmed responses for a recount elsewhere.
+        """Stop probing the process `gone`, and remember how many messages its unconfirmed responses had.
 
-        In a compacted topic a recount proves nothing, because compaction changes the number of messages. So there the
-        process `endpoint` is probed instead: compacted messages lie outside of the log that retention deletes.
+        They will be counted again at another process. But compaction changes the number of messages, so in a compacted
+        topic the process `endpoint` is probed instead: retention does not delete compacted messages.
         """
         interval, self._last_endpoint = self._processes.pop(gone).fresh, None
         if interval is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from dataclasses import replace
 
@@ -146,6 +147,36 @@ def test_dead_letters_need_their_topic_before_the_batch(target: Target) -> None:
     create(target, TopicConfig(topic_name="sealed", perm=4))
     with pytest.raises(NoBrokerAvailable, match="sealed"):
         target.plan({"onBadRow": "deadLetter", "deadLetterTopic": "sealed"})
+
+
+# --- brokers that are away --------------------------------------------------------------------------------------------
+
+
+def test_a_batch_waits_for_the_brokers_of_its_topic(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    """If all brokers are away when a batch is planned, the driver waits for them, and says so once."""
+    target.stub.faults.broker_down()
+    back = threading.Timer(0.7, target.stub.faults.broker_up)
+    back.start()
+    assert target.write(rows(5)).rows == 5
+    back.join()
+    assert len([line for line in caplog.messages if "waiting for a broker, up to 120 s (sendTimeoutMs)" in line]) == 1
+
+
+def test_with_order_brokers_that_stay_away_fail_the_write_too(make_target: MakeTarget) -> None:
+    """With `ordering=key` and a column for topics it is the same, also while a replica keeps the topic in routes."""
+    target = make_target(slaves=1)
+    target.stub.faults.broker_down("broker-a", 0)
+    options = {"topic": "", "onBadRow": "drop", "ordering": "key", "sendTimeoutMs": "1000"}
+    with pytest.raises(NoBrokerAvailable, match=r"no queue of the topic may be written now.*topic orders"):
+        target.write(frame(topic=[TOPIC], shardingKey=["k"]), options)
+
+
+@pytest.mark.parametrize("options", [{}, {"topic": "", "onBadRow": "drop"}])
+def test_brokers_that_stay_away_fail_the_write(target: Target, options: dict[str, str]) -> None:
+    """If they stay away, the write fails: that a broker is away is no fault of a row, and no row is dropped for it."""
+    target.stub.faults.broker_down()
+    with pytest.raises(NoBrokerAvailable, match=r"no broker is registered.*topic orders"):
+        target.write(frame(topic=[TOPIC]), {**options, "sendTimeoutMs": "1000"})
 
 
 # --- batch consume queues ---------------------------------------------------------------------------------------------
