@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -224,8 +225,11 @@ class JavaClients:
 
     def _start(self, properties: Mapping[str, str]) -> subprocess.Popen[str]:
         home = self._home.name
+        (Path(home) / "conf").mkdir()
+        shutil.copy(CONF / "logback.xml", Path(home) / "conf" / "logback_tools.xml")  # mqadmin of 4.9 reads this file.
         logging = {"rmq.logback.configurationFile": str(CONF / "logback.xml"), "rocketmq.client.logRoot": home}
-        given = {**_SYSTEM_PROPERTIES, **logging, "user.home": home, **properties}
+        places = {"user.home": home, "rocketmq.home.dir": home}
+        given = {**_SYSTEM_PROPERTIES, **logging, **places, **properties}
         switches = [f"-D{name}={value}" for name, value in given.items()]
         java = [java_home_tool("java"), "-Xmx256m", *QUICK_START, *OPENED_MODULES, *switches]
         command = [*java, "-cp", f"{driver_classes(self.version)}:{class_path(self.version)}", "Driver"]

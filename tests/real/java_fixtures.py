@@ -154,6 +154,31 @@ def any_clients(request: pytest.FixtureRequest, java_processes: Callable[[str], 
     process.shutdown_all()
 
 
+@pytest.fixture(scope="session")
+def official_processes() -> Iterator[Callable[[RealCluster], JavaClients]]:
+    """A function that returns the JVM with clients of a cluster and of its release; it starts the JVM once."""
+    running: dict[str, JavaClients] = {}
+
+    def process(cluster: RealCluster) -> JavaClients:
+        if cluster.name_server not in running:
+            running[cluster.name_server] = JavaClients(cluster.version, cluster.name_server)
+        return running[cluster.name_server]
+
+    yield process
+    for clients in running.values():
+        clients.close()
+
+
+@pytest.fixture
+def official(
+    real_cluster: RealCluster, official_processes: Callable[[RealCluster], JavaClients]
+) -> Iterator[JavaClients]:
+    """Official clients of `real_cluster` and of its release; they are shut down after the test."""
+    process = official_processes(real_cluster)
+    yield process
+    process.shutdown_all()
+
+
 @pytest.fixture
 def unique(request: pytest.FixtureRequest) -> str:
     """A name for groups and topics that no other test uses."""
