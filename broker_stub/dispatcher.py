@@ -55,7 +55,10 @@ class Dispatcher(Generic[S]):
             request.reply(result)
 
     def header_type(self, request: Command) -> HeaderType:
-        """Return whether a response's header is JSON or binary: as in the request at 4.9.7, by a setting at 5.x."""
+        """Return whether the header of the response is JSON or binary.
+
+        Release 4.9.7 answers as the request was written; in later ones a setting decides.
+        """
         if self.release.is_5x:
             return HeaderType.ROCKETMQ if self.settings.binary_answers else HeaderType.JSON
         return request.header_type

@@ -65,14 +65,15 @@ class RocketMQDataSource(DataSource):
         from .sink.writers import BatchWriter
 
         options = self._writer_options(schema, overwrite)
-        return BatchWriter(freeze(WritePlan(options, options.batch or new_batch())))
+        plan = WritePlan(options, "deliverTimeMs" in schema.names, options.batch or new_batch())
+        return BatchWriter(freeze(plan))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of one batch for `df.writeStream`."""
         from .sink.plan import WritePlan
         from .sink.writers import StreamWriter
 
-        return StreamWriter(WritePlan(self._writer_options(schema, overwrite)))
+        return StreamWriter(WritePlan(self._writer_options(schema, overwrite), "deliverTimeMs" in schema.names))
 
     def _writer_options(self, schema: StructType, overwrite: bool) -> WriterOptions:
         """Return the parsed options for a DataFrame with this schema; raise if it cannot be written."""

@@ -6,6 +6,7 @@
     parser        turns the words of the command line into a command and its values (click)
     connection    finds the cluster: flags, environment, profile; profiles: the file of profiles
     session       gives a running command its cluster and its terminal
+    positions, messages   positions and messages, as several commands take, read and show them
     values        the values that results have in common, such as moments
     documents     writes results as JSON, and derives their JSON Schemas from their classes
     views         tables and facts, by which a command shows its result to people

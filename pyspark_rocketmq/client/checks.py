@@ -136,7 +136,7 @@ def check_queue(queue: MessageQueue | None) -> MessageQueue | None:
 
 
 def to_member_of(kind: type[E], name: str, value: object) -> E:
-    """Return the member of the enum `kind` that `value` is, or whose name or value it spells in upper or lower case.
+    """Return `value` as a member of the enum `kind`; a text may be the member's name or value, in any case.
 
     Raise `OptionError` for anything else.
     """

@@ -219,7 +219,10 @@ class Gathered:
         ]
 
     def put(self, block: Block) -> None:
-        """Append a copy of a block; skip an empty block that need not hold any message."""
+        """Append a copy of a block.
+
+        Skip an empty block, unless offsets are noted for which it should hold messages: that is an error to report.
+        """
         data, start = block[0], self._ends[-1]
         end = start + len(data)
         if end == start and not block.covered:

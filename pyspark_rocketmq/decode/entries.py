@@ -113,7 +113,7 @@ def _find_entries(texts: PropertyTexts) -> _EntrySpans:
 
 
 class SplitEntries:
-    """Names and values of the properties of all rows, found by splitting each text; rows may have different names."""
+    """Names and values of the properties of all rows, where one row may have other properties than the next."""
 
     def __init__(self, spans: _EntrySpans) -> None:
         self._spans = spans
@@ -151,10 +151,11 @@ class SplitEntries:
         )
 
     def _equal_names(self, chosen: Integers) -> tuple[Integers, Integers]:
-        """Return the indices of the first and of the last property of each name in each row, as two arrays.
+        """Find the properties that a row has more than once; return two arrays of indices, of equal length.
 
-        Item i of both arrays is about the same row and name; the two are equal if the row has the name once. Only the
-        properties at the indices `chosen` are considered. The first array ascends.
+        For each row and each name in it, one item of the first array is the name's first property in the row, and the
+        same item of the second array its last one: the same property if the row has the name once. Only the properties
+        at the indices `chosen` are considered. The first array ascends.
         """
         names, numbers = self._numbered_names
         marks = self._rows[chosen] * len(names) + numbers[chosen]

@@ -138,9 +138,11 @@ class _Sizes(NamedTuple):
 
 
 def maybe_learn(samples: Sequence[bytes]) -> Shape | None:
-    """Return the shape of the first sample; None if its separators do not alternate or a name is not UTF-8.
+    """Return the shape of the first property text in `samples`; None if the text is irregular.
 
-    The other samples are used to see which values differ in length among texts with the same names.
+    The shape says at which places names and values stand. Where samples with the same names have values of different
+    lengths, it allows for the shortest and the longest. A text is irregular if its separators do not alternate, or if a
+    name is not UTF-8.
     """
     first, *others = map(_maybe_split, samples)
     if first is None:

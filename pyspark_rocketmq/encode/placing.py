@@ -46,7 +46,10 @@ def place_rows(columns: Columns, queues_of: Queues, *, by_key: bool) -> Placing:
     for code, queues in enumerate(placing.queues):
         rows = topic_of == code
         if not queues:
-            fault = Fault("topic", f"{placing.topics[code]} has no writable queue; give it write permission")
+            fault = Fault(
+                "topic",
+                f"{placing.topics[code]} is missing or has no writable queue; create it, or give it write permission",
+            )
             placing.faults.update(dict.fromkeys(np.flatnonzero(rows).tolist(), fault))
             continue
         if by_key and columns.sharding_key is not None:

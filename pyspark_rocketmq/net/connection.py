@@ -93,7 +93,7 @@ class Channel:
         return self.request_as(code, 1, self.session.writer(code, fields, body))[0]
 
     def request_as(self, code: int, count: int, write: Writer) -> Sequence[int]:
-        """Put `count` requests into the outbox; return their opaques, from which `write` makes the frames."""
+        """Assign opaques to `count` requests, and put the frames into the outbox that `write` makes for them."""
         try:
             opaques, frames = self.session.request_as(code, count, write)
         except ProtocolError as error:
@@ -350,7 +350,7 @@ class Connection:
         return self._channel.request(code, fields, body)
 
     def submit_as(self, code: int, count: int, write: Writer) -> Sequence[int]:
-        """Put `count` requests into the outbox; return their opaques, from which `write` makes the frames."""
+        """Assign opaques to `count` requests, and put the frames into the outbox that `write` makes for them."""
         self._raise_if_ended((code,))
         return self._channel.request_as(code, count, write)
 

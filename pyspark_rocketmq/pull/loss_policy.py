@@ -22,7 +22,10 @@ class LossPolicy(Protocol):
         """Handle the report that the queue is not in the route any more; `rest` is the range not read yet."""
 
     def was_reset(self, queue: MessageQueue, planned: int, reset_to: int) -> None:
-        """Handle the report that an administrator reset the group's offset; no message of the range is lost by that."""
+        """Handle the report that an administrator has set the group's offset from `planned` to `reset_to`.
+
+        No message is lost by that.
+        """
 
     def lacks_messages(self, queue: MessageQueue, start: int, end: int, missing_count: int | None = None) -> None:
         """Handle the report that messages within `[start, end)` are gone; `missing_count` is their number, if known."""

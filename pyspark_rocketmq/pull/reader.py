@@ -197,7 +197,10 @@ class QueueReader:
         return self.cursor.take()
 
     def accept(self, request: PullRequest, endpoint: BrokerEndpoint, outcome: PullOutcome, now: float) -> bool:
-        """Accept the outcome of a pull or a probe; return whether the range advanced, or a probe was judged."""
+        """Process the outcome of a pull, a probe or a comparison.
+
+        Return True if offsets of the range are done by a pull, or if a probe could be judged.
+        """
         if type(request) is Probe:
             return self._accept_probe(request, endpoint, outcome, now)
         if type(request) is Comparison:

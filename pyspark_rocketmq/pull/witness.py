@@ -228,10 +228,10 @@ class Witness:
     # --- processes that are gone -------------------------------------------------------------------------------------
 
     def leave(self, gone: BrokerEndpoint, endpoint: BrokerEndpoint) -> None:
-        """Stop probing the process `gone`; note the counts of its unconfirmed responses for a recount elsewhere.
+        """Stop probing the process `gone`, and remember how many messages its unconfirmed responses had.
 
-        In a compacted topic a recount proves nothing, because compaction changes the number of messages. So there the
-        process `endpoint` is probed instead: compacted messages lie outside of the log that retention deletes.
+        They will be counted again at another process. But compaction changes the number of messages, so in a compacted
+        topic the process `endpoint` is probed instead: retention does not delete compacted messages.
         """
         interval, self._last_endpoint = self._processes.pop(gone).fresh, None
         if interval is None:
@@ -253,10 +253,10 @@ class Witness:
         return bool(others)
 
     def unconfirmed(self) -> list[Unconfirmed]:
-        """Return the ranges, with message counts, whose responses no probe confirms, because `leave` stopped probing.
+        """Return ranges of offsets that were pulled from a process which is not probed any more, with message counts.
 
-        If the range has an open front (it begins at its first readable message), offsets before the lowest message
-        received are left out.
+        No probe will confirm that their responses were complete; see `leave`. If the whole range has an open front (it
+        begins at its first readable message), offsets before the lowest message received are left out.
         """
         low = self._wanted.start
         if self._wanted.is_front_open:

@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from random import Random
+from typing import TypeVar
 
 from ..errors import NoBrokerAvailable, RocketMQError
 from ..model import MessageQueue, SendRequest
@@ -49,6 +50,7 @@ _REST_PER_COST = 4.0
 So an unreachable broker takes at most a fifth of the time.
 """
 _random = Random()
+T = TypeVar("T")
 
 
 class BrokerState:
@@ -204,7 +206,7 @@ class Schedule:
         """The sends in the order of their deadlines; some of them may have ended."""
         self._held_bytes = 0
         self._turn = 0
-        """The index of the broker that comes first in the next `take`."""
+        """The number of calls of `take`; each begins with another broker and another topic."""
         self.in_flight = 0
         self.count = 0
         """The number of sends that have not ended."""
@@ -298,18 +300,15 @@ class Schedule:
         A broker gets none while less than a quarter of its share is free, so that requests leave in groups.
         """
         self._wake(now)
-        brokers = list(self._brokers.values())
-        self._turn = (self._turn + 1) % max(1, len(brokers))
         share = self.share
-        for broker in brokers:
+        for broker in self._brokers.values():
             broker.open(now, share)
+        self._turn += 1
         taken: dict[BrokerState, list[QueuedSend]] = {}
-        for broker in (*brokers[self._turn :], *brokers[: self._turn]):
-            if broker.ready and broker.room:
-                self._take_bound(broker, taken)
-        for topic in self._topics.values():
-            if topic.ready:
-                self._take_unbound(topic, taken, now)
+        for broker in _rotate([broker for broker in self._brokers.values() if broker.ready], self._turn):
+            self._take_bound(broker, taken)
+        for topic in _rotate([topic for topic in self._topics.values() if topic.ready], self._turn):
+            self._take_unbound(topic, taken, now)
         return list(taken.items())
 
     def _take_bound(self, broker: BrokerState, taken: dict[BrokerState, list[QueuedSend]]) -> None:
@@ -529,6 +528,12 @@ class Schedule:
                 self._broker(send.queue.broker_name).ready.append(send)
             else:
                 self._topics[send.request.topic].ready.appendleft(send)
+
+
+def _rotate(items: list[T], turn: int) -> list[T]:
+    """Return a list that begins with another of the items in each turn."""
+    at = turn % max(1, len(items))
+    return items[at:] + items[:at]
 
 
 def _interleave(queues: Sequence[MessageQueue]) -> list[MessageQueue]:

@@ -71,7 +71,8 @@ class Outgoing:
 
     def stop(self) -> None:
         """Wait until the requests in flight have ended, count their rows, and send nothing more."""
-        for outcome in self._flush():
+        self._pipeline.stop()
+        for outcome in self._pipeline.take_outcomes():
             self._count(outcome)
 
     @property

@@ -17,6 +17,8 @@ class WritePlan:
     """The settings of a batch's tasks. The driver makes it, and it is pickled for them."""
 
     options: WriterOptions
+    has_times: bool = False
+    """Whether rows have a column `deliverTimeMs`."""
     batch: GivenBatch | None = None
     """The batch that is written; None in a stream, where each task gets it from Spark."""
     queues: tuple[MessageQueue, ...] = ()
@@ -34,7 +36,7 @@ def freeze(plan: WritePlan) -> WritePlan:
     cluster = open_cluster(options.planning_cluster)
 
     def queues_of(topic: str | None) -> tuple[MessageQueue, ...]:
-        return tuple(freeze_queues(cluster, topic)) if topic else ()
+        return tuple(freeze_queues(cluster, topic, has_times=plan.has_times)) if topic else ()
 
     return replace(
         plan, queues=queues_of(options.encode.topic), dead_letter_queues=queues_of(options.dead_letter_topic)

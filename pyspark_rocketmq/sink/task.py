@@ -167,7 +167,9 @@ class _Task:
     # --- parts -------------------------------------------------------------------------------------------------------
 
     def _freeze(self, known: tuple[MessageQueue, ...], *, may_create: bool = True) -> FrozenQueues:
-        return FrozenQueues(worker_cluster(self._plan.options.planning_cluster), known, may_create=may_create)
+        plan = self._plan
+        cluster = worker_cluster(plan.options.planning_cluster)
+        return FrozenQueues(cluster, known, may_create=may_create, has_times=plan.has_times)
 
     def _make_way(self) -> BadRowWay | None:
         """Return the way for rows that cannot be sent; None if they fail the task."""

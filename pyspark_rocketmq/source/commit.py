@@ -96,8 +96,8 @@ class OffsetWriter:
     def commit(self, positions: Positions, rewound: Collection[MessageQueue] = ()) -> list[RocketMQError]:
         """Commit positions that are ahead of the brokers' offsets; return the failures, which stop no other commit.
 
-        In `rewound` queues a loss moved the query back, so smaller offsets are committed as well. The first commit of a
-        queue may also equal the broker's offset. Raise `GroupInUse` if the group has live members.
+        Positions behind the broker's offset are committed for the queues in `rewound` only: after a loss the query went
+        back there. A queue's first position may be equal to it. Raise `GroupInUse` if the group has live members.
         """
         failures = self._compare()
         parts = _by_topic_and_broker(self._news(positions, rewound))

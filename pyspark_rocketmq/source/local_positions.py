@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class LocalPositions:
-    """The positions of one group in a file."""
+    """A local file that holds a consumer group's positions, as with RocketMQ's own broadcasting consumers."""
 
     def __init__(self, settings: LocalSettings, client: ClientName) -> None:
         client_id = make_client_id(client.instance_name or _LASTING_NAME, client.unit_name)

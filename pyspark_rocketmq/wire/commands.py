@@ -22,7 +22,10 @@ R = TypeVar("R", bound="RequestHeader")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def request(code: RequestCode, response: type[ResponseHeader] | None = None) -> Callable[[type[R]], type[R]]:
-    """Return a decorator for the header class of requests with this code; `response` is the response's header class."""
+    """Return a class decorator that notes, on the header class of a request, the request's code.
+
+    It also notes the header class of the response, if `response` is given.
+    """
 
     def make(cls: type[R]) -> type[R]:
         made = members(cls)

@@ -42,8 +42,9 @@ SENDING: Parts = {
     "receiving, by the kernel": ["transport.py:receive_into"],
     "sending, by the kernel": ["transport.py:send"],
     "reading responses": ["session.py:_events", "pipeline.py:_settle_stored"],
-    "choosing the next sends": ["schedule.py:add", "schedule.py:take"],
-    "writing frames": ["frames.py:write", "frames.py:encode_text"],
+    "taking requests": ["pipeline.py:_check", "schedule.py:add"],
+    "choosing the next sends": ["schedule.py:take"],
+    "writing frames": ["frames.py:write"],
 }
 READING: Parts = {"pulling": ["loop.py:_read_all"], **DECODING}
 

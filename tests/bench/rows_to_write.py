@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ROWS = 60_000
 BATCH_ROWS = 10_000
 """The rows of a record batch; Spark hands over as many at a time by default."""
+PIECE_BYTES = 4 * 2**20
 DIGITS = 10
 TAG = "bench"
 REGION = "north"
@@ -28,10 +29,16 @@ _STEP, _MODULUS = 7919, 1_000_003
 
 
 def record_batches(size: int, count: int) -> Iterator[pa.RecordBatch]:
-    """Yield record batches of `count` rows together, whose bodies have `size` bytes; the rows repeat after `ROWS`."""
+    """Yield record batches of `count` rows together, whose bodies have `size` bytes; the rows repeat after `ROWS`.
+
+    A task of our sink also cuts large record batches into pieces of 4 MiB.
+    """
     ready = _ready_batches(size)
     for begin in range(0, count, BATCH_ROWS):
-        yield ready[begin // BATCH_ROWS % len(ready)].slice(0, count - begin)
+        batch = ready[begin // BATCH_ROWS % len(ready)].slice(0, count - begin)
+        rows = batch.num_rows * PIECE_BYTES // max(batch.nbytes, 1)
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
 
 
 @cache

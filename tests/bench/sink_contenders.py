@@ -41,7 +41,7 @@ class Writing(NamedTuple):
     @property
     def rows(self) -> int:
         """The number of rows that each contender writes; fewer one by one, because that is slow."""
-        return whole_rounds(MESSAGES if self.batch > 1 else MESSAGES // 4)
+        return whole_rounds(MESSAGES if self.batch > 1 else MESSAGES // 8)
 
     @property
     def warm_up(self) -> int:

@@ -92,7 +92,8 @@ def spark_write(
     def write(count: int) -> Run:
         return Run(count, seconds_of(lambda: save(frames[count], sink, options)))
 
-    processes = {**spark.processes, **broker}
+    # The driver's Python process does not write; it only asks the broker how many rows can be read.
+    processes = {**spark.processes, "Python": spark.python_processes, **broker}
     return Contender(name, write, processes, writing.rows, writing.warm_up, lambda: write(SLOTS))
 
 

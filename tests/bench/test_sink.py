@@ -38,9 +38,9 @@ ABOUT = (
     "into queues, where they can be read and are counted, and its processor time includes that. Java: one "
     "producer and one thread, which also makes the messages; async with the producer's own back-pressure and its "
     "default limits. Raw sockets send frames that were prepared before, as many in flight as our engine, over one "
-    "connection. *Encode + send* makes requests of record batches of 10,000 rows, in one thread. Spark writes a "
+    "connection. *Encode + send* has record batches of up to 10,000 rows and 4 MiB, and one thread. Spark writes a "
     "DataFrame that it keeps in memory, with two tasks; *rows discarded* is a Python sink that drops its rows. "
-    "One by one, a quarter of the rows is written. Between runs the broker's log is emptied."
+    "One by one, an eighth of the rows is written. Between runs the broker's log is emptied."
 )
 
 

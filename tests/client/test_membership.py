@@ -12,6 +12,7 @@ from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import parse_addresses, retry_topic
 from pyspark_rocketmq.pull.settings import Subscription
+from pyspark_rocketmq.wire.codes import RequestCode
 from tests.client.fixtures import GROUP, TOPIC, Group, Log, until
 
 
@@ -31,8 +32,10 @@ def test_a_member_that_leaves_is_gone_at_once(group: Group) -> None:
     """When a member closes, brokers stop listing it at once."""
     consumer = group.concurrent(Log())
     until(lambda: GROUP in group.stub.groups())
+    told = group.stub.faults.delay(0, on=RequestCode.UNREGISTER_CLIENT, times=1)
     consumer.close()
 
+    assert told.fired == 1  # The broker was told, and did not only see the connection end.
     assert group.stub.groups() == {}
 
 

@@ -215,6 +215,14 @@ def test_a_wrong_queue_is_refused_before_it_is_sent_to(group: Group) -> None:
     assert refused.value.option == "queue"
 
 
+def test_a_key_of_the_order_is_text(group: Group) -> None:
+    """If the key of an ordered send is no text, sending raises an error, and nothing is sent."""
+    with pytest.raises(OptionError) as refused:
+        group.producer().send_ordered(Message(TOPIC, b"x"), 5)  # type: ignore[arg-type]
+    assert refused.value.option == "key"
+    assert not group.stub.messages(TOPIC)
+
+
 def test_a_number_of_the_rhythm_is_no_text() -> None:
     """If a period is given as text, making the settings raises an error."""
     with pytest.raises(OptionError) as refused:

@@ -227,6 +227,13 @@ def test_dropmalformed_drops_and_counts() -> None:
     assert (decoded.batch.num_rows, decoded.dropped) == (1, 2)
 
 
+def test_dropmalformed_keeps_readable_irregular_messages() -> None:
+    """In mode DROPMALFORMED, an irregular message that can be read is a row."""
+    decoder = ColumnDecoder(["body", "tags"], Content(mode=Mode.DROPMALFORMED))
+    decoded = whole(decoder, [block([packed(PLAIN, Compression.ZLIB), BROKEN_BODY, packed(PLAIN, Compression.LZ4)])])
+    assert (decoded.batch.to_pydict(), decoded.dropped) == ({"body": [b"hello"] * 2, "tags": ["a"] * 2}, 1)
+
+
 def test_content_that_no_column_shows_is_not_read() -> None:
     """If only the column queueOffset is requested, an unreadable body or property text causes no error.
 

@@ -214,6 +214,34 @@ def test_filtered_messages_of_light_topics_are_placed(size: BatchSize, caplog: p
     assert again.asked == [("filtered", 0)] and not caplog.records
 
 
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_message_of_another_queue_is_refused(index: int) -> None:
+    """If one record of a response names the same topic, but another queue, the response is refused."""
+    records = at(5, 6, 7)
+    records[index] = replace(records[index], queue_id=4)
+    with pytest.raises(AnswerMismatch, match="holds a message of orders, queue 4"):
+        pairs([response(records, 5)])
+
+
+@pytest.mark.parametrize("topics", [("orders", "refunds"), ("refunds", "orders")])
+def test_messages_of_one_topic_in_responses_of_two_are_refused(topics: tuple[str, str]) -> None:
+    """If all records of a batch name one topic, the response of another topic among them is refused."""
+    mine, other = (MessageQueue(topic, "broker-a", 3) for topic in topics)
+    stranger = block([PLAIN], queue=mine)._replace(wanted=QueueRange(other, 0, 9))
+    with pytest.raises(AnswerMismatch, match=f"holds a message of {mine.topic}, queue 3"):
+        pairs([block([PLAIN], queue=mine), stranger])
+
+
+def test_only_impossible_filtered_responses_are_placed() -> None:
+    """Of two filtered responses, only the one whose offsets cannot be is placed by a second pull."""
+    other = MessageQueue("orders", "broker-a", 5)
+    records = [replace(each, queue_id=5) for each in at(1, 3)]
+    good = response(records, 0, filtered=True, end=9)._replace(wanted=QueueRange(other, 0, 9))
+    again = Again(response(at(50, 52), 10))
+    assert pairs([good, response(at(50, 52), 10, filtered=True, end=20)], again) == [(1, 1), (3, 3), (10, 50), (11, 52)]
+    assert again.asked == [("filtered", 10)]
+
+
 def test_each_topic_and_queue_of_a_batch_is_compared_with_its_own() -> None:
     """If one batch has responses of several topics, each record is compared with the queue of its own response."""
     queues = [

@@ -7,6 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_rocketmq.decode.entries import PropertyTexts
 from pyspark_rocketmq.decode.spans import Spans, cut_spans, not_utf8, peek_windows, repeat_texts
 
 
@@ -29,6 +30,14 @@ def test_spans_of_any_length_and_none(spans: list[tuple[int, int] | None]) -> No
 def test_broken_texts_are_named() -> None:
     """`not_utf8` returns the indices of texts that are not UTF-8, even if two of them are the halves of a character."""
     assert not_utf8(pa.array([b"a", b"\xc3", b"\xa9", "é".encode()])).tolist() == [1, 2]
+
+
+def test_texts_of_a_slice_are_split_by_themselves() -> None:
+    """Property texts that are a slice of an array are found at their own places."""
+    texts = pa.array([b"a\x01b\x02", b"lost\x02", b"c\x01d\x02", b"e\x01\x01\x02"]).slice(1, 2)
+    found = PropertyTexts(texts)
+    assert (found.row_count, found.limits.tolist()) == (2, [4, 9, 13])
+    assert found.irregular_rows().tolist() == [0]
 
 
 def test_repeated_texts_share_memory_up_to_8_mebibytes() -> None:

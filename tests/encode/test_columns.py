@@ -73,7 +73,7 @@ def test_wrong_frames_are_refused(columns: dict[str, Any], topic: str | None, te
         ({"delayTimeLevel": pa.array([19, 0], pa.int32())}, "not in 0..18"),
         ({"deliverTimeMs": [-1, 0]}, "negative"),
         ({"queueId": pa.array([None, None], pa.int32()), "brokerName": ["broker-a", ""]}, "without a queueId"),
-        ({"topic": ["read-only", "t"]}, "read-only has no writable queue"),
+        ({"topic": ["read-only", "t"]}, "read-only is missing or has no writable queue"),
         ({"queueId": pa.array([0, None], pa.int32())}, "exists at several brokers (broker-a, broker-b); name one"),
         ({"queueId": pa.array([1, None], pa.int32()), "brokerName": ["broker-a", ""]}, "does not exist or is not"),
     ],

@@ -137,7 +137,7 @@ def test_a_failed_send_without_a_queue_goes_to_another_broker(make_sender: MakeS
 def test_a_broker_that_takes_no_messages_is_left_alone(make_sender: MakeSender) -> None:
     """A broker whose disk is full gets few of the sends without a queue: it pauses after each refusal."""
     sender = make_sender(2)
-    full = sender.stub.faults.answer(
+    fault = sender.stub.faults.answer(
         ResponseCode.SERVICE_NOT_AVAILABLE, "disk full", on=SEND, at="broker-a", times=None
     )
     assert landed(sender.send([single(number) for number in range(400)], max_in_flight=8, retries=5)) == 400

@@ -94,6 +94,21 @@ def test_a_lane_stays_closed_until_an_overdue_attempt_has_ended() -> None:
     assert [send for _, send in take(schedule, 12.5)] == [second]
 
 
+@pytest.mark.parametrize("bound", [False, True])
+def test_topics_and_brokers_take_turns(bound: bool) -> None:
+    """A topic or broker with many waiting sends does not keep those of another from going."""
+    schedule = make(max_in_flight=1)
+    for number in range(10):
+        queue = place(0, "ab"[number // 5]) if bound else None
+        add(schedule, single(number, queue, topic="one" if number < 5 else "two"))
+    seen = []
+    for _ in range(4):
+        for broker, send in take(schedule):
+            seen.append(broker.name if bound else send.request.topic)
+            schedule.succeed(send, broker)
+    assert len(set(seen)) == 2
+
+
 def test_sends_leave_in_groups() -> None:
     """A broker gets no more sends before a quarter of its share is free."""
     schedule = make(QUEUES[:1], max_in_flight=16)

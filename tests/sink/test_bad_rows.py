@@ -63,8 +63,8 @@ def test_bad_rows_are_dropped_on_request(
 @pytest.mark.parametrize(("column", "batch", "reason"), BAD)
 def test_bad_rows_become_dead_letters(target: Target, column: str, batch: pa.RecordBatch, reason: str) -> None:
     """With `deadLetter` a bad row goes to that topic with its cause and its topic, whatever is wrong with it."""
-    report = target.write(batch, {"maxMessageSize": "1k", **DEAD})
-    assert (report.rows, report.dead_letters) == (2, 1) and len(target.bodies()) == 1
+    report = target.write([rows(40), batch], {"maxMessageSize": "1k", **DEAD})
+    assert (report.rows, report.dead_letters) == (42, 1) and len(target.bodies()) == 41
     [letter] = target.records("dead")
     body = batch.column("body")[1].as_py() or b" "
     assert letter.body == body[:960] and letter.properties["ORIGIN_TOPIC"] == TOPIC
@@ -179,7 +179,7 @@ def test_what_concerns_all_rows_is_no_fault_of_a_row(target: Target) -> None:
 
 def test_rows_of_a_topic_that_does_not_exist(target: Target, caplog: pytest.LogCaptureFixture) -> None:
     """If no broker creates topics, rows whose column names a missing one are bad rows; a warning has the command."""
-    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=2)
+    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=6)
     report = target.write(frame(topic=["nowhere", TOPIC, TOPIC]), {"topic": "", **DROP})
     assert (report.rows, report.dropped) == (3, 1) and target.bodies() == [b"1", b"2"]
     assert any("no broker creates topics" in line and "mqadmin updateTopic" in line for line in caplog.messages)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import defaultdict
 from dataclasses import replace
 
@@ -121,7 +123,7 @@ def test_a_missing_topic_is_created_by_its_first_messages(make_target: MakeTarge
 
 def test_without_creation_the_driver_says_so(target: Target) -> None:
     """If no broker creates topics, making the writer fails with the command that creates the topic."""
-    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=2)
+    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=6)
     with pytest.raises(TopicNotFound, match=r"no broker creates topics.*mqadmin updateTopic .* -t new"):
         target.plan({"topic": "new"})
 
@@ -146,6 +148,47 @@ def test_dead_letters_need_their_topic_before_the_batch(target: Target) -> None:
     create(target, TopicConfig(topic_name="sealed", perm=4))
     with pytest.raises(NoBrokerAvailable, match="sealed"):
         target.plan({"onBadRow": "deadLetter", "deadLetterTopic": "sealed"})
+
+
+# --- brokers that are away --------------------------------------------------------------------------------------------
+
+
+def test_a_batch_waits_for_the_brokers_of_its_topic(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    """If all brokers are away when a batch is planned, the driver waits for them, and says so once."""
+    target.stub.faults.broker_down()
+    back = threading.Timer(0.7, target.stub.faults.broker_up)
+    back.start()
+    assert target.write(rows(5)).rows == 5
+    back.join()
+    assert len([line for line in caplog.messages if "waiting for a broker, up to 120 s (sendTimeoutMs)" in line]) == 1
+
+
+def test_a_master_that_comes_back_is_noticed(make_target: MakeTarget) -> None:
+    """While a replica keeps the topic in routes, the driver fetches them again until the master is back."""
+    target = make_target(slaves=1)
+    target.stub.faults.broker_down("broker-a", 0)
+    back, began = threading.Timer(0.7, target.stub.faults.broker_up), time.monotonic()
+    back.start()
+    assert target.write(rows(5)).rows == 5
+    back.join()
+    assert time.monotonic() - began < 15
+
+
+def test_with_order_brokers_that_stay_away_fail_the_write_too(make_target: MakeTarget) -> None:
+    """With `ordering=key` and a column for topics it is the same, also while a replica keeps the topic in routes."""
+    target = make_target(slaves=1)
+    target.stub.faults.broker_down("broker-a", 0)
+    options = {"topic": "", "onBadRow": "drop", "ordering": "key", "sendTimeoutMs": "1000"}
+    with pytest.raises(NoBrokerAvailable, match=r"no queue of the topic may be written now.*topic orders"):
+        target.write(frame(topic=[TOPIC], shardingKey=["k"]), options)
+
+
+@pytest.mark.parametrize("options", [{}, {"topic": "", "onBadRow": "drop"}])
+def test_brokers_that_stay_away_fail_the_write(target: Target, options: dict[str, str]) -> None:
+    """If they stay away, the write fails: that a broker is away is no fault of a row, and no row is dropped for it."""
+    target.stub.faults.broker_down()
+    with pytest.raises(NoBrokerAvailable, match=r"no broker is registered.*topic orders"):
+        target.write(frame(topic=[TOPIC]), {**options, "sendTimeoutMs": "1000"})
 
 
 # --- batch consume queues ---------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from pyspark_rocketmq.options.writer_options import GivenBatch
 from pyspark_rocketmq.sink.identity import running_batch
 from pyspark_rocketmq.sink.report import WriteReport
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from tests.sink.fixtures import BATCH, TOPIC, Target, rows, schema_of
+from tests.sink.fixtures import BATCH, TOPIC, MakeTarget, Target, rows, schema_of
 
 SCHEMA = schema_of("body BINARY")
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
@@ -70,7 +70,7 @@ def test_an_error_of_the_cluster_reaches_the_driver(target: Target) -> None:
     """If the topic is missing and not created, making a batch's writer fails, and pickling a stream's."""
 
     def missing() -> None:
-        target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=2)
+        target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=6)
 
     missing()
     with pytest.raises(RocketMQError, match="mqadmin updateTopic"):
@@ -103,6 +103,27 @@ def test_wrong_options_fail_before_the_use_is_known() -> None:
     """A wrong value of an option of writes fails when Spark makes the data source."""
     with pytest.raises(OptionError, match=r"\[OPTION_VALUE\] sendBatchSize = '0'"):
         RocketMQDataSource({"nameserver": "ns:9876", "sendBatchSize": "0"})
+
+
+@pytest.mark.parametrize(("release", "warns"), [("4.9.7", True), ("5.3.3", False)])
+def test_brokers_that_ignore_times_are_warned_about(
+    make_target: MakeTarget, release: str, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Brokers before 5.0 deliver rows at once, whatever their `deliverTimeMs` says: a warning tells that."""
+    timed = schema_of("body BINARY, deliverTimeMs BIGINT")
+    made = source(make_target(emulate=release))
+    made.writer(SCHEMA, overwrite=False)
+    assert not caplog.messages
+    made.writer(timed, overwrite=False)
+    pickle.dumps(made.streamWriter(timed, overwrite=False))
+    assert ["older than 5.0" in line for line in caplog.messages] == [True] * 2 * warns
+
+
+def test_a_broker_that_refuses_to_tell_is_not_called_old(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    """A user who may not read the topic's configuration gets no warning about old brokers."""
+    target.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.GET_TOPIC_CONFIG)
+    source(target).writer(schema_of("body BINARY, deliverTimeMs BIGINT"), overwrite=False)
+    assert not caplog.messages
 
 
 # --- which batch ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker_stub import StubBroker
-from pyspark_rocketmq.progress import CommitListener, commit_offsets
+from pyspark_rocketmq.progress import CommitListener, commit_offsets, lag
 from pyspark_rocketmq.source.stream import HAS_ADMISSION
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.source.driving import join
@@ -101,6 +101,17 @@ def test_once_reads_everything_and_is_committed_when_asked_for(
     assert (sink.bodies, stub.offsets(GROUP)) == (list("abcdefghijkl"), {})
     commit_offsets(query, given(stub, consumerGroup=GROUP))
     assert stub.offsets(GROUP) == ends(stub)
+
+
+def test_the_lag_of_a_finished_query_is_what_came_since(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
+    """`lag` counts the messages that brokers hold after the last finished batch, also when the query has ended."""
+    put(stub, *"abcd")
+    query = run_to_end(stream(spark, stub), Sink(), tmp_path)
+    put(stub, *"efg")
+
+    found = lag(query, given(stub))
+
+    assert (found.total.queues, found.total.messages, found.total.unknown_queues) == (4, 3, 0)
 
 
 def test_the_default_trigger_idles_without_batches_and_without_hammering(

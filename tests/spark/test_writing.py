@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker_stub import StubBroker
+from broker_stub.faults import NAME_SERVER
 from pyspark_rocketmq import retry, writing
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 OUT = "out"
-SINGLE, PACKED = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
+SINGLE = RequestCode.SEND_MESSAGE_V2
 
 
 @pytest.fixture
@@ -129,6 +130,14 @@ def test_a_replayed_batch_repeats_its_ids(spark: SparkSession, stub: StubBroker,
         tmp_path / "read",
     )
     assert sorted(seen, key=int) == [str(number) for number in range(120)]
+
+
+def test_a_topic_that_no_broker_creates_fails_the_stream(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
+    """If a stream's topic is missing and not created, Spark's error contains our code and the command to create it."""
+    stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=RequestCode.GET_ROUTEINFO_BY_TOPIC, at=NAME_SERVER, times=6)
+    rows = spark.readStream.format("rate").load().selectExpr("cast(value AS string) AS body")
+    with pytest.raises(Exception, match=r"\[TOPIC_NOT_FOUND\] .*mqadmin updateTopic .* -t new"):
+        write_stream(rows, stub, tmp_path, topic="new")
 
 
 # --- functions for foreachBatch ---------------------------------------------------------------------------------------

@@ -94,8 +94,8 @@ ROW_TIMEOUT = Option(
     "W",
     duration(1000, 86_400_000),
     "120000",
-    meaning="Longest time for a row with all its attempts and pauses; then the task fails. Before a batch, name "
-    "servers that do not respond are asked again for as long.",
+    meaning="Longest time for a row with all its attempts and pauses; then the task fails. Before a batch, "
+    "servers that are away are waited for as long.",
 )
 MAX_ROWS_PER_SECOND = Option("maxRowsPerSecond", "W", integer(1), meaning="Rate limit of each task.")
 SEND_RETRIES = Option(
