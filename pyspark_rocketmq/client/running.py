@@ -64,9 +64,11 @@ class Running(ABC):
 
         In a listener and in the main thread it waits at most 5 seconds: the first call may wait for the listener, or
         for a lock of code that a signal handler has interrupted. Python calls signal handlers in the main thread.
+        Within the first call, as in a callback of a send that it waits for, it does not wait.
         """
         if not self._closing.acquire(blocking=False):
-            self._closed.wait(_OWN_THREAD_S if self._may_hinder_closing() else None)
+            if self._closer is not threading.current_thread():
+                self._closed.wait(_OWN_THREAD_S if self._may_hinder_closing() else None)
             return
         self._closer = threading.current_thread()
         try:
@@ -81,7 +83,7 @@ class Running(ABC):
         handler may have interrupted the first call there, or code that holds a lock which the first call needs.
         """
         thread = threading.current_thread()
-        return isinstance(thread, OwnThread) or thread is threading.main_thread() or self._closer in (None, thread)
+        return isinstance(thread, OwnThread) or thread is threading.main_thread() or self._closer is None
 
     @abstractmethod
     def _start(self) -> None:
