@@ -23,7 +23,7 @@ from ..model import SendRequest
 from ..net.deadline import Deadline
 from ..net.transport import Waker
 from ..send import Outcome, SendPipeline, SendSettings
-from .loop import OwnThread, carry_out
+from .loop import ServingThread, carry_out
 from .settings import ProducerSettings
 
 __all__ = ["AsyncSends", "send_error"]
@@ -61,7 +61,7 @@ class AsyncSends:
         self._ended: deque[tuple[Future[Receipt], Outcome]] = deque()
         """The futures whose requests have ended, until they get their results."""
         self._is_closing = False
-        self._thread = OwnThread(target=self._run, name=f"sends {settings.group}", daemon=True)
+        self._thread = ServingThread(target=self._run, name=f"sends {settings.group}", daemon=True)
 
     def __repr__(self) -> str:
         return f"<AsyncSends {self._count} without a result>"

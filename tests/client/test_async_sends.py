@@ -253,6 +253,20 @@ def test_callbacks_may_all_close_the_producer(group: Group) -> None:
     assert time.monotonic() - begun < 4.0
 
 
+def test_callbacks_may_close_while_another_thread_does(group: Group) -> None:
+    """If callbacks close the producer while its user does, they do not wait, so that sends in flight get receipts."""
+    begun, producer = time.monotonic(), group.producer(send_timeout_s=1.0)
+
+    def close(_: Future[Receipt]) -> None:
+        until(producer._closing.locked)
+        producer.close()
+
+    futures = send_together(group, producer, close)
+    producer.close()
+    assert {future.result(0).status for future in futures} == {ResponseCode.SUCCESS}
+    assert time.monotonic() - begun < 4.0
+
+
 def test_a_callback_that_blocks_keeps_no_result_back(
     group: Group, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
