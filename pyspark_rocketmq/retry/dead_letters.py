@@ -31,7 +31,7 @@ def dead_letter(rows: DataFrame, options: Mapping[str, str], cause: str | Column
     """Write rows to the topic that `deadLetterTopic` names; return when every row is acknowledged.
 
     Within `foreachBatch` a replay repeats the message ids of rows that have the columns `topic`, `brokerName`,
-    `queueId` and `queueOffset`.
+    `queueId` and `queueOffset`, if it repeats their causes, too.
 
     Args:
         rows: Rows of the source, with at least `body`. Keys, tags and properties are written, too.
@@ -72,7 +72,8 @@ def _columns(rows: DataFrame, cause: Column) -> list[Column]:
         *(F.col(name) for name in ("keys", "tags") if name in rows.columns),
     ]
     if set(_PLACE) <= set(rows.columns):
-        columns.append(F.concat_ws("/", *_PLACE).alias("rowId"))
+        # A row may become a dead letter twice in a batch, for two causes.
+        columns.append(F.concat_ws("/", *_PLACE, cause.cast("string")).alias("rowId"))
     return columns
 
 
