@@ -193,6 +193,16 @@ def test_stopping_sends_nothing_more(sender: Sender) -> None:
     assert len(sender.stored()) == sum(outcome.receipt is not None for outcome in outcomes) <= 4
 
 
+@pytest.mark.parametrize("remark", ["message body size exceeded", "message size exceeded"])
+def test_a_batch_that_is_too_large_is_refused_for_good(sender: Sender, remark: str) -> None:
+    """Brokers of 5.x refuse a batch above their limit with code 1, and DLedger with another remark: not repeated."""
+    text = f"java.lang.RuntimeException: {remark}, encode"
+    fault = sender.stub.faults.answer(ResponseCode.SYSTEM_ERROR, text, on=SEND, times=None)
+    [outcome] = sender.send([single(0)])
+
+    assert isinstance(outcome.error, MessageIllegal) and not outcome.is_unknown and fault.fired == 1
+
+
 def test_a_broker_that_is_not_allowed_gets_nothing(make_sender: MakeSender) -> None:
     """With a list of allowed brokers, sends without a queue go to those, and others fail without being sent."""
     sender = make_sender(2)

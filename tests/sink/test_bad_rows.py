@@ -144,9 +144,13 @@ def test_the_dead_letter_of_a_compressed_row(target: Target) -> None:
     assert letter.properties["UNIQ_KEY"] not in {record.properties["UNIQ_KEY"] for record in target.records()}
 
 
-def test_a_refused_batch_is_taken_apart(target: Target) -> None:
+@pytest.mark.parametrize(
+    ("code", "remark"),
+    [(ResponseCode.MESSAGE_ILLEGAL, "no"), (ResponseCode.SYSTEM_ERROR, "RuntimeException: message body size exceeded")],
+)
+def test_a_refused_batch_is_taken_apart(target: Target, code: ResponseCode, remark: str) -> None:
     """If a broker refuses a batch message, its rows are sent one by one, with their ids, and only bad ones are lost."""
-    target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=RequestCode.SEND_BATCH_MESSAGE)
+    target.stub.faults.answer(code, remark, on=RequestCode.SEND_BATCH_MESSAGE)
     target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=SINGLE)
     report = target.write(rows(32), DROP)
     assert (report.rows, report.dropped) == (32, 1) and len(target.bodies()) == 31
