@@ -271,7 +271,7 @@ class SendPipeline:
     def _settle_stored(self, broker: BrokerState, send: QueuedSend, response: Command, now: float) -> None:
         assert send.queue is not None
         try:
-            receipt = read_receipt(response, send.queue)
+            receipt = read_receipt(response, send.queue, send.request)
         except RocketMQError as error:
             self._settle_failed(broker, send, error, now)
             return

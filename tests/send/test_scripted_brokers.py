@@ -109,6 +109,32 @@ def test_success_without_a_receipt_may_be_stored(make_script: MakeScript) -> Non
     assert isinstance(outcome.error, MalformedFrame) and outcome.is_unknown and "(2 attempts)" in str(outcome.error)
 
 
+@pytest.mark.parametrize("fields", [{"queueId": "3"}, {"queueOffset": "-1"}])
+@pytest.mark.parametrize("more", [{}, {"recallHandle": "A"}])
+def test_a_receipt_for_another_place_is_none(
+    make_script: MakeScript, fields: dict[str, str], more: dict[str, str]
+) -> None:
+    """A response that names another queue than the request, or no offset, is no receipt: the end is unknown."""
+    script = make_script(lambda *_: Command(0, fields={**(stored().fields or {}), **fields, **more}), retries=0)
+    [outcome] = script.send(0)
+
+    assert isinstance(outcome.error, MalformedFrame) and outcome.is_unknown and outcome.receipt is None
+    assert "queue 0" in str(outcome.error)
+
+
+def test_a_receipt_for_fewer_messages_is_none(make_script: MakeScript) -> None:
+    """A batch of three rows whose receipt has two message ids has not landed; brokers return one for each message."""
+    ids = iter(["A,B", "A,B,C"])
+    script = make_script(lambda *_: Command(0, fields={**(stored().fields or {}), "msgId": next(ids)}), retries=0)
+    for _ in range(2):
+        script.pipeline.submit(single(0, place(0))._replace(is_batch=True, rows=[0, 1, 2]))
+        script.pipeline.flush()
+    short, whole = script.pipeline.take_outcomes()
+
+    assert isinstance(short.error, MalformedFrame) and short.is_unknown and "2 message ids for 3" in str(short.error)
+    assert whole.error is None
+
+
 def test_a_connection_that_ends_leaves_the_end_unknown(make_script: MakeScript) -> None:
     """If the connection ends instead of the response to the last attempt, the request may be stored."""
     [outcome] = make_script(lambda *_: None, retries=0).send(0)
