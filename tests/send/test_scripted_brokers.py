@@ -18,7 +18,7 @@ from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command, encode_command
 from tests.cluster.scripted import ScriptedLinks, cluster_of, route_of
 from tests.net.fixtures import Peer, StartPeer, Talk
-from tests.send.fixtures import place, single
+from tests.send.fixtures import number_of, place, single
 
 Answer = Callable[[int, Command], Command | None]
 
@@ -133,6 +133,20 @@ def test_a_receipt_for_fewer_messages_is_none(make_script: MakeScript) -> None:
 
     assert isinstance(short.error, MalformedFrame) and short.is_unknown and "2 message ids for 3" in str(short.error)
     assert whole.error is None
+
+
+@pytest.mark.parametrize("code", [ResponseCode.FLUSH_DISK_TIMEOUT, None])
+def test_a_failure_of_any_kind_ends_the_sends_behind_it(make_script: MakeScript, code: int | None) -> None:
+    """With order kept, a status that is not accepted and a lost connection end the sends behind theirs unsent."""
+    seen = list[bytes]()
+
+    def answer(_: int, request: Command) -> Command | None:
+        seen.append(bytes(request.body))
+        return stored(code=code) if code is not None else None
+
+    outcomes = make_script(answer, retries=0, keeps_order=True).send(*range(5))
+
+    assert seen == [b"0"] and [number_of(outcome) for outcome in outcomes if outcome.error] == [0, 1, 2, 3, 4]
 
 
 def test_a_connection_that_ends_leaves_the_end_unknown(make_script: MakeScript) -> None:

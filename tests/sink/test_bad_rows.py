@@ -166,6 +166,29 @@ def test_with_order_a_refused_batch_fails(target: Target) -> None:
         target.write(frame(shardingKey=["k"] * 8), DROP | {"ordering": "key"})
 
 
+def test_with_order_a_refused_row_does_not_stop_its_key(target: Target) -> None:
+    """With `ordering=key`, rows behind one that is set aside are stored, in their order."""
+    target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=SINGLE)
+    batch = frame(shardingKey=["k"] * 30)
+    report = target.write(batch, DROP | {"ordering": "key", "sendBatchSize": "1"})
+
+    assert report.dropped == 1
+    assert [record.body for record in target.records()] == [b"%d" % row for row in range(1, 30)]
+
+
+@pytest.mark.parametrize("code", [ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR])
+def test_with_order_a_failed_row_is_not_overtaken(target: Target, code: ResponseCode) -> None:
+    """A row that fails is stored by the task's repetition; the rows of its key behind it are not stored before."""
+    batch = frame(shardingKey=["k"] * 30)
+    options = DROP | {"ordering": "key", "sendBatchSize": "1", "retryTimesWhenSendFailed": "0"}
+    target.stub.faults.answer(code, on=SINGLE)
+    with pytest.raises(WriteError) as failed:
+        target.write(batch, options)
+    assert failed.value.code == "SINK_WRITE" and code.name in str(failed.value) and not target.records()
+    target.write(batch, options)
+    assert [record.body for record in target.records()] == [b"%d" % row for row in range(30)]
+
+
 def test_a_dead_letter_that_is_refused_fails_the_task(target: Target) -> None:
     """If the dead letter cannot be sent either, the task fails: no row is lost without a word."""
     target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=RequestCode.SEND_BATCH_MESSAGE, times=None)
