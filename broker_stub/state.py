@@ -146,7 +146,8 @@ class Broker:
         self.channels: set[Channel] = set()
         if master is None:
             self.store = Store(self.clock, address, settings.limits, log, ends_properties=self.release.is_5x)
-            self.topics = Topics(self.release, settings.cluster_name, name, settings.default_topic_queues)
+            template_queues = settings.default_topic_queues if settings.auto_create_topics else None
+            self.topics = Topics(self.release, settings.cluster_name, name, template_queues)
             self.offsets = ConsumerOffsets()
         else:
             self.store = Replica(master.store, address, lambda: self.settings.offset_check_in_slave)

@@ -41,7 +41,7 @@ from .server import Runtime, ServerSocket, TlsFiles, make_tls_context
 from .settings import DEFAULT_SETTINGS, Settings
 from .state import MASTER_ID, Broker, Cluster
 from .store import NOWHERE, InnerMessage
-from .topic_table import MOST_QUEUES, TEMPLATE_TOPIC, check_name
+from .topic_table import MOST_QUEUES, check_name
 
 if TYPE_CHECKING:
     from .grpc_proxy import GrpcServer
@@ -395,7 +395,7 @@ class StubCluster:
         masters = self._masters(broker)
         if not any(master.topics.find(topic) for master in masters):
             for master in masters:
-                master.topics.create_from_template(topic, TEMPLATE_TOPIC, DEFAULT_QUEUES)
+                master.topics.find_or_create(topic, min(DEFAULT_QUEUES, master.settings.default_topic_queues))
         queues = [
             (master, number)
             for master in masters

@@ -1,7 +1,8 @@
 """Keep the topics of a broker, and create topics from templates.
 
 A broker starts with the system topics. If a message is sent to a missing topic, the topic is created as a copy of the
-template topic that the sender names (`TBW102`), provided that the template may be inherited.
+template topic that the sender names (`TBW102`), provided that the template may be inherited. A broker that starts
+without auto-creation has no template, so that name servers have no route of it.
 """
 
 from __future__ import annotations
@@ -86,9 +87,9 @@ def random_queue(queue_count: int) -> int:
 class Topics:
     """The topic configurations of one broker."""
 
-    def __init__(self, release: Release, cluster_name: str, broker_name: str, default_queues: int) -> None:
+    def __init__(self, release: Release, cluster_name: str, broker_name: str, template_queues: int | None) -> None:
         self._configs = {
-            config.topic_name: config for config in _system_configs(release, cluster_name, broker_name, default_queues)
+            config.topic_name: config for config in _system_configs(release, cluster_name, broker_name, template_queues)
         }
         self._system = SYSTEM_TOPICS | self._configs.keys()
         self.version = 0
@@ -154,12 +155,11 @@ class Topics:
 
 
 def _system_configs(
-    release: Release, cluster_name: str, broker_name: str, default_queues: int
+    release: Release, cluster_name: str, broker_name: str, template_queues: int | None
 ) -> Iterator[TopicConfig]:
     inheritable = READ_WRITE | INHERITABLE
     table = [
         ("SELF_TEST_TOPIC", 1, READ_WRITE),
-        (TEMPLATE_TOPIC, default_queues, inheritable),
         ("BenchmarkTest", 1024, READ_WRITE),
         (cluster_name, 16, inheritable),
         (broker_name, 1, inheritable),
@@ -168,6 +168,8 @@ def _system_configs(
         (cluster_name + REPLY_TOPIC_SUFFIX, 1, READ_WRITE),
         (HALF_TOPIC, 1, READ_WRITE),
     ]
+    if template_queues is not None:
+        table.append((TEMPLATE_TOPIC, template_queues, inheritable))
     if release.is_5x:
         table += [
             (HALF_DONE_TOPIC, 1, READ_WRITE),

@@ -8,19 +8,22 @@ send may take, so a program that sends faster than brokers store is slowed down,
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import deque
 from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from itertools import count
 
 from ..cluster.cluster import Cluster
 from ..cluster.messages import STORED, Receipt
-from ..errors import LocalProtocolError, RequestTimeout, RocketMQError, SendError
+from ..errors import LocalProtocolError, RocketMQError, SendError
 from ..model import SendRequest
 from ..net.deadline import Deadline
 from ..net.transport import Waker
 from ..send import Outcome, SendPipeline, SendSettings
-from .loop import OwnThread
+from .loop import ServingThread, carry_out
 from .settings import ProducerSettings
 
 __all__ = ["AsyncSends", "send_error"]
@@ -35,6 +38,7 @@ class AsyncSends:
 
     def __init__(self, cluster: Cluster, settings: ProducerSettings) -> None:
         self._settings = settings
+        self._made_in_pid = os.getpid()
         self._waker = Waker()
         limits = SendSettings(
             producer_group=settings.group,
@@ -43,6 +47,8 @@ class AsyncSends:
             deadline_s=settings.send_timeout_s,
             accepted_statuses=frozenset(STORED),
             max_in_flight=settings.max_in_flight,
+            attempt_option="send_timeout_s",
+            deadline_option="send_timeout_s",
         )
         self._pipeline = SendPipeline(cluster, limits, cluster.writable.queues, waker=self._waker)
         self._room = threading.Condition()
@@ -52,8 +58,10 @@ class AsyncSends:
         self._numbers = count()
         self._futures: dict[int, Future[Receipt]] = {}
         """The futures of the requests without a result, by the number that stands for a request's row."""
+        self._ended: deque[tuple[Future[Receipt], Outcome]] = deque()
+        """The futures whose requests have ended, until they get their results."""
         self._is_closing = False
-        self._thread = OwnThread(target=self._run, name=f"sends {settings.group}", daemon=True)
+        self._thread = ServingThread(target=self._run, name=f"sends {settings.group}", daemon=True)
 
     def __repr__(self) -> str:
         return f"<AsyncSends {self._count} without a result>"
@@ -62,8 +70,10 @@ class AsyncSends:
         """Send a request; return a future that gets its receipt, or a `SendError`.
 
         Wait while too many requests have no result; raise `SendError` if that lasts for the timeout of a send. In the
-        own thread, where callbacks of futures run, do not wait, because this is the thread that makes room.
+        own thread, where callbacks of futures run, do not wait, because this is the thread that makes room. Raise in a
+        forked child, which has no such thread.
         """
+        self._require_own_process()
         future: Future[Receipt] = Future()
         future.set_running_or_notify_cancel()  # It cannot be cancelled: the message may be stored at any time.
         size, number = len(request.body), next(self._numbers)
@@ -79,16 +89,35 @@ class AsyncSends:
         return future
 
     def close(self) -> None:
-        """Wait until all sends have ended, the last one at its deadline; fail those that are left then."""
+        """Wait until all sends have ended, the last one at its deadline; fail those that are left then.
+
+        In the own thread, where callbacks of futures run, go on sending until then. In a forked child do nothing: the
+        sends are those of its parent, which may have held the lock at the fork.
+        """
+        if os.getpid() != self._made_in_pid:
+            self._waker.abandon()
+            return
         with self._room:
             self._is_closing = True
             self._room.notify_all()
         self._waker.wake()
         if not self._thread.ident:
             self._free()
-        elif threading.current_thread() is not self._thread:
+        elif threading.current_thread() is self._thread:
+            self._serve()
+        else:
             self._thread.join(self._settings.send_timeout_s + _LATE_S)
+        self._end_futures()
         self._fail_rest(LocalProtocolError("the producer was closed", advice="make a new one"))
+
+    def _require_own_process(self) -> None:
+        if os.getpid() != self._made_in_pid:
+            raise LocalProtocolError(
+                f"this producer was made in process {self._made_in_pid} and cannot send asynchronously in process "
+                f"{os.getpid()}, which has no thread for it",
+                advice="make a producer in each process",
+                group=self._settings.group,
+            )
 
     def _wait_for_room(self, size: int) -> None:
         """Wait until there is room for a body of this size; a body above the limit waits until it is alone."""
@@ -113,17 +142,21 @@ class AsyncSends:
 
     def _run(self) -> None:
         try:
-            while not (self._is_closing and not self._count):
-                self._waker.clear()
-                while self._inbox:
-                    self._pipeline.submit(self._inbox.popleft())
-                self._settle(self._pipeline.wait())
+            self._serve()
         except BaseException as cause:
             _log.exception("the thread of asynchronous sends has failed")
             self._is_closing = True
             self._fail_rest(LocalProtocolError(f"the thread of asynchronous sends has failed: {cause!r}"))
         finally:
             self._free()
+
+    def _serve(self) -> None:
+        """Send what is in the inbox and settle what has ended, until the producer closes and all sends have ended."""
+        while not (self._is_closing and not self._count):
+            self._waker.clear()
+            while self._inbox:
+                self._pipeline.submit(self._inbox.popleft())
+            self._settle(self._pipeline.wait())
 
     def _free(self) -> None:
         self._pipeline.close()
@@ -134,31 +167,42 @@ class AsyncSends:
         with self._room:
             self._count -= len(outcomes)
             self._bytes -= sum(len(outcome.request.body) for outcome in outcomes)
-            ended = [(self._take_future(outcome.request), outcome) for outcome in outcomes]
+            for outcome in outcomes:
+                [number] = outcome.request.rows
+                if future := self._futures.pop(number, None):  # None: a thread that closes no longer waits for it.
+                    self._ended.append((future, outcome))
             self._room.notify_all()
-        for future, outcome in ended:
-            if outcome.receipt is not None:
-                future.set_result(outcome.receipt)
-            else:
-                assert outcome.error is not None
-                future.set_exception(send_error(outcome.error, 1, outcome.is_unknown))
+        self._end_futures()
 
-    def _take_future(self, request: SendRequest) -> Future[Receipt]:
-        [number] = request.rows
-        return self._futures.pop(number)
+    def _end_futures(self) -> None:
+        """Give the futures whose requests have ended their results, whatever their callbacks raise.
+
+        A callback that closes the producer gets here again, and so does a thread that no longer waits for a callback.
+        """
+        with suppress(IndexError):
+            while True:
+                carry_out(partial(_end, *self._ended.popleft()))
 
     def _fail_rest(self, error: RocketMQError) -> None:
         with self._room:
             rest, self._futures = list(self._futures.values()), {}
             self._room.notify_all()
         for future in rest:
-            future.set_exception(send_error(error, 1, is_unknown=True))
+            carry_out(partial(future.set_exception, send_error(error, 1, is_unknown=True)))
+
+
+def _end(future: Future[Receipt], outcome: Outcome) -> None:
+    if outcome.receipt is not None:
+        future.set_result(outcome.receipt)
+    else:
+        assert outcome.error is not None
+        future.set_exception(send_error(outcome.error, 1, outcome.is_unknown))
 
 
 def send_error(error: RocketMQError, count: int, is_unknown: bool) -> SendError:
     """Return the `SendError` for a failed send of `count` messages; it says whether they may be stored all the same."""
     numbers = range(count)
-    status = "no response, so it may be stored" if isinstance(error, RequestTimeout) else "not sent"
+    status = "no receipt, so it may be stored" if is_unknown else "not sent"
     what = f"{status}: {error.what}"
     outcome = {"unknown": numbers} if is_unknown else {"failed": numbers}
     return SendError(what, advice=error.advice or "send again", **outcome, **error.where)

@@ -19,7 +19,7 @@ from ..errors import RocketMQError
 from ..net.deadline import Deadline
 from .clock import Clock
 
-__all__ = ["Command", "Loop", "OwnThread", "ThreadPool", "carry_out"]
+__all__ = ["Command", "Loop", "OwnThread", "ServingThread", "ThreadPool", "carry_out"]
 
 Command = Callable[[], object]
 
@@ -28,6 +28,10 @@ _log = logging.getLogger(__name__)
 
 class OwnThread(threading.Thread):
     """A thread of a client; the client may wait for it when it closes."""
+
+
+class ServingThread(OwnThread):
+    """A thread whose work the client finishes when it closes, so that it must not wait for the closing itself."""
 
 
 class Loop:

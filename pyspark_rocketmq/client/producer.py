@@ -36,9 +36,11 @@ from ..cluster.messages import Receipt, Sending
 from ..cluster.settings import ClusterSettings
 from ..errors import (
     AddressNotAllowed,
+    ConnectionLost,
     NoBrokerAvailable,
     OptionError,
     RemoteProtocolError,
+    RequestTimeout,
     RocketMQError,
     TransportError,
 )
@@ -77,7 +79,7 @@ _ELSEWHERE = (
     GoAway,
 )
 """Errors after which the producer tries another broker."""
-_MAY_BE_STORED = (TransportError, RemoteProtocolError)
+_MAY_BE_STORED = (ConnectionLost, RequestTimeout, RemoteProtocolError)
 """Errors that leave open whether the message is stored: no response came, or one that cannot be understood."""
 
 _log = logging.getLogger(__name__)

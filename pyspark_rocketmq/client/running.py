@@ -9,7 +9,7 @@ from typing import Self
 
 from ..errors import LocalProtocolError
 from ..pull.process_queue import FlowLimits
-from .loop import OwnThread
+from .loop import OwnThread, ServingThread
 
 __all__ = ["MemberState", "Running"]
 
@@ -64,15 +64,22 @@ class Running(ABC):
 
         In a listener and in the main thread it waits at most 5 seconds: the first call may wait for the listener, or
         for a lock of code that a signal handler has interrupted. Python calls signal handlers in the main thread.
+        Within the first call, and in a callback of an asynchronous send, it does not wait.
         """
         if not self._closing.acquire(blocking=False):
-            self._closed.wait(_OWN_THREAD_S if self._may_hinder_closing() else None)
+            if not self._is_needed_to_close():
+                self._closed.wait(_OWN_THREAD_S if self._may_hinder_closing() else None)
             return
         self._closer = threading.current_thread()
         try:
             self._close()
         finally:
             self._closed.set()
+
+    def _is_needed_to_close(self) -> bool:
+        """Return whether the first call of `close` goes on only when this thread does."""
+        thread = threading.current_thread()
+        return thread is self._closer or isinstance(thread, ServingThread)
 
     def _may_hinder_closing(self) -> bool:
         """Return whether this thread might keep the first call of `close` from ending by waiting for that call.
@@ -81,7 +88,7 @@ class Running(ABC):
         handler may have interrupted the first call there, or code that holds a lock which the first call needs.
         """
         thread = threading.current_thread()
-        return isinstance(thread, OwnThread) or thread is threading.main_thread() or self._closer in (None, thread)
+        return isinstance(thread, OwnThread) or thread is threading.main_thread() or self._closer is None
 
     @abstractmethod
     def _start(self) -> None:

@@ -74,7 +74,7 @@ class SendPipeline:
             RequestCode.SEND_MESSAGE_V2,
             "a send",
             settings.attempt_timeout_s,
-            "it may be stored; check the broker's load, or raise sendMsgTimeout",
+            f"it may be stored; check the broker's load, or raise {settings.attempt_option}",
             read_response,
         )
         pool = pool_for(cluster.settings.net)
@@ -344,7 +344,7 @@ class SendPipeline:
         reason = self._schedule.reason(send)
         if reason is None:
             what = "no answer to a send" if send.attempts else "other sends were waiting for the same brokers"
-            advice = "check the brokers' load, or raise sendTimeoutMs"
+            advice = f"check the brokers' load, or raise {self._settings.deadline_option}"
             return self._locate(RequestTimeout(what, advice=advice), send)
         error = self._locate(copy.copy(reason), send)
         if send.attempts > 1:

@@ -33,3 +33,7 @@ class SendSettings:
     """
     rows_per_second: float | None = None
     """The rate at which requests are taken; None: no limit."""
+    attempt_option: str = "sendMsgTimeout"
+    """The caller's name of `attempt_timeout_s`, for the advice of errors."""
+    deadline_option: str = "sendTimeoutMs"
+    """The caller's name of `deadline_s`, for the advice of errors."""

@@ -5,16 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future
+from itertools import count
+from typing import Any
 
 import pytest
 
+from pyspark_rocketmq.client import async_sends
 from pyspark_rocketmq.client.producer import Producer
 from pyspark_rocketmq.cluster.messages import Receipt
 from pyspark_rocketmq.errors import LocalProtocolError, OptionError, SendError
 from pyspark_rocketmq.model import Message
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.client.fixtures import BROKER, TIMEOUT_S, TOPIC, Group, queue, until
+from tests.net.fixtures import forks, in_child
 
 SEND = RequestCode.SEND_MESSAGE_V2
 
@@ -197,3 +202,112 @@ def test_an_idle_connection_that_the_broker_closed_costs_no_attempt(group: Group
 
     assert producer.send_async(Message(TOPIC, b"2")).result(TIMEOUT_S).status is ResponseCode.SUCCESS
     assert sorted(record.body for record in group.stub.messages(TOPIC)) == [b"1", b"2"]
+
+
+def send_together(group: Group, producer: Producer, callback: Callable[[Future[Receipt]], object]) -> list[Any]:
+    """Send 40 messages whose results arrive together, each with this callback; return their futures."""
+    held = threading.Event()
+    group.stub.faults.delay(100, on=SEND)
+    producer.send_async(Message(TOPIC, b"first")).add_done_callback(lambda _: held.wait(TIMEOUT_S))
+    futures = [producer.send_async(Message(TOPIC, b"%d" % number)) for number in range(40)]
+    for future in futures:
+        future.add_done_callback(callback)
+    held.set()
+    return futures
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
+def test_a_callback_that_raises_costs_no_result(group: Group, error: type[BaseException]) -> None:
+    """If callbacks raise, even to end the program, every future gets its receipt, and later sends do, too."""
+
+    def fail(_: Future[Receipt]) -> None:
+        raise error
+
+    producer = group.producer()
+    futures = send_together(group, producer, fail)
+    assert {future.result(TIMEOUT_S).status for future in futures} == {ResponseCode.SUCCESS}
+    assert producer.send_async(Message(TOPIC, b"last")).result(TIMEOUT_S).status is ResponseCode.SUCCESS
+
+
+def test_close_in_a_callback_waits_for_what_is_in_flight(group: Group) -> None:
+    """If a callback closes the producer, sends that are in flight or in the inbox get their receipts before it ends."""
+    producer, futures, are_done = group.producer(), list[Future[Receipt]](), list[bool]()
+
+    def send_and_close(_: Future[Receipt]) -> None:
+        futures.extend(producer.send_async(Message(TOPIC, b"%d" % number)) for number in range(5))
+        producer.close()
+        are_done.extend(future.done() for future in futures)
+
+    group.stub.faults.delay(300, on=SEND)
+    producer.send_async(Message(TOPIC, b"first")).add_done_callback(send_and_close)
+    until(lambda: len(are_done) == 5)
+    assert are_done == [True] * 5
+    assert {future.result(0).status for future in futures} == {ResponseCode.SUCCESS}
+
+
+def test_callbacks_may_all_close_the_producer(group: Group) -> None:
+    """If each of many callbacks closes the producer, none of them waits for another, and every future has a receipt."""
+    begun, producer = time.monotonic(), group.producer()
+    futures = send_together(group, producer, lambda _: producer.close())
+    assert {future.result(TIMEOUT_S).status for future in futures} == {ResponseCode.SUCCESS}
+    assert time.monotonic() - begun < 4.0
+
+
+def test_callbacks_may_close_while_another_thread_does(group: Group) -> None:
+    """If callbacks close the producer while its user does, they do not wait, so that sends in flight get receipts."""
+    begun, producer = time.monotonic(), group.producer(send_timeout_s=1.0)
+
+    def close(_: Future[Receipt]) -> None:
+        until(producer._closing.locked)
+        producer.close()
+
+    futures = send_together(group, producer, close)
+    producer.close()
+    assert {future.result(0).status for future in futures} == {ResponseCode.SUCCESS}
+    assert time.monotonic() - begun < 4.0
+
+
+def test_a_callback_that_blocks_keeps_no_result_back(
+    group: Group, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If a callback blocks for too long, `close` ends all futures: with a receipt if one has arrived, else as unknown.
+
+    The thread ends in peace when the callback does.
+    """
+    monkeypatch.setattr(async_sends, "_LATE_S", 0.05)
+    producer, is_free = group.producer(send_timeout_s=0.5), threading.Event()
+    calls = count()
+    futures = send_together(group, producer, lambda _: next(calls) or is_free.wait(TIMEOUT_S))
+    until(lambda: any(future.done() for future in futures))
+    futures.append(producer.send_async(Message(TOPIC, b"late")))
+    producer.close()
+
+    late = futures[-1].exception(0)
+    assert isinstance(late, SendError) and late.unknown == (0,)
+    assert all(future.done() for future in futures)
+    is_free.set()
+    until(lambda: "sends shop" not in {thread.name for thread in threading.enumerate()})
+    assert "has failed" not in caplog.text
+
+
+@forks
+def test_a_forked_child_is_told_to_make_its_own_producer(group: Group) -> None:
+    """In a forked child, which has no thread for them, asynchronous sends raise at once, and `close` returns."""
+    producer = group.producer()
+    producer.send_async(Message(TOPIC, b"parent")).result(TIMEOUT_S)
+
+    def check() -> bool:
+        with pytest.raises(LocalProtocolError, match=r"(?s)made in process.*make a producer in each process"):
+            producer.send_async(Message(TOPIC, b"child"))
+        producer.close()
+        return True
+
+    assert in_child(check)
+    assert producer.send_async(Message(TOPIC, b"parent")).result(TIMEOUT_S).status is ResponseCode.SUCCESS
+
+
+def test_an_error_names_the_setting_of_its_producer(group: Group) -> None:
+    """The advice of a send that timed out names `send_timeout_s`, not an option of Spark."""
+    group.stub.faults.drop_reply(on=SEND, times=None)
+    error = group.producer(send_timeout_s=0.3).send_async(Message(TOPIC, b"x")).exception(TIMEOUT_S)
+    assert "or raise send_timeout_s" in str(error)

@@ -16,7 +16,7 @@ from pyspark_rocketmq.errors import LocalProtocolError, SendError, TopicNotFound
 from pyspark_rocketmq.model import Message
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.properties import java_hash
-from tests.client.fixtures import BROKER, TOPIC, Group, queue, until
+from tests.client.fixtures import BROKER, TIMEOUT_S, TOPIC, Group, queue, until
 
 
 def _bodies(group: Group, topic: str = TOPIC) -> list[bytes]:
@@ -111,6 +111,26 @@ def test_a_lost_answer_leaves_the_outcome_open(group: Group) -> None:
     producer = group.producer(send_timeout_s=0.3)
     with pytest.raises(SendError, match="0 landed, 0 failed, 1 unknown"):
         producer.send(Message(TOPIC, b"x"), queue(0))
+
+
+@pytest.mark.parametrize("way", ["send", "send_async"])
+def test_the_text_of_an_error_says_whether_the_message_may_be_stored(group: Group, way: str) -> None:
+    """A lost connection leaves the outcome open, and a refused one does not; the text agrees with the counts."""
+    producer = group.producer(retries=0, send_timeout_s=0.5)
+
+    def fail() -> str:
+        with pytest.raises(SendError) as failed:
+            sent = getattr(producer, way)(Message(TOPIC, b"x"), queue(0))
+            sent.result(TIMEOUT_S)
+        return str(failed.value)
+
+    group.stub.faults.cut_reply(on=RequestCode.SEND_MESSAGE_V2)
+    lost = fail()
+    group.stub.faults.refuse()
+    refused = fail()
+
+    assert "no receipt, so it may be stored: " in lost and "0 failed, 1 unknown" in lost
+    assert "not sent: connection refused" in refused and "1 failed, 0 unknown" in refused
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,7 @@ def test_the_command_line_finds_a_message_of_a_batch(world: World) -> None:
     assert landed[1].message_id in by_key and landed[0].message_id not in by_key
 
 
+@pytest.mark.slow
 def test_a_consumer_traces_our_messages(world: World, official: JavaClients) -> None:
     """The trace of an official consumer has our message ids, and `mqadmin` finds it by them.
 

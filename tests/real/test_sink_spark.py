@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_rocketmq.cluster.names import Namespace
-from tests.real.fixtures import ClusterKeeper, slow_by_default
+from tests.real.fixtures import ClusterKeeper, both_profiles, slow_by_default
 from tests.real.servers import RealCluster
 from tests.real.worlds import real_world
 from tests.spark.killed_writer import Kill
@@ -39,7 +39,8 @@ def test_one_broker(spark: SparkSession, real_cluster: RealCluster, tmp_path: Pa
     flow(spark, real_world(real_cluster), tmp_path)
 
 
-@slow_by_default
+@pytest.mark.slow
+@both_profiles
 @each_of(TWO_BROKERS)
 def test_two_brokers(spark: SparkSession, real_two_brokers: RealCluster, tmp_path: Path, flow: Flow) -> None:
     """Each flow in which one of two brokers stops passes on real servers."""
@@ -67,6 +68,7 @@ def test_tls(spark: SparkSession, real_tls: RealCluster, tmp_path: Path, flow: F
     flow(spark, real_world(real_tls), tmp_path)
 
 
+@pytest.mark.slow
 @each_of(GUARDED)
 def test_namespace(spark: SparkSession, real_cluster: RealCluster, tmp_path: Path, flow: Flow) -> None:
     """Flows pass for a user with a namespace."""

@@ -420,3 +420,16 @@ def test_the_rate_limit_holds(sender: Sender) -> None:
 
     assert 0.45 <= time.monotonic() - begun < 3.0 and landed(pipeline.take_outcomes()) == 120
     assert pipeline.statistics.limited_s > 0.3
+
+
+@pytest.mark.parametrize(
+    "attempt_timeout_s, deadline_s, option", [(0.1, 5.0, "attemptOption"), (30.0, 0.2, "deadlineOption")]
+)
+def test_advice_names_the_option_of_the_caller(
+    sender: Sender, attempt_timeout_s: float, deadline_s: float, option: str
+) -> None:
+    """The error of an attempt or a request that took too long says which of the caller's options to raise."""
+    sender.stub.faults.drop_reply(on=SEND)
+    given = {"attempt_option": "attemptOption", "deadline_option": "deadlineOption", "retries": 0}
+    [outcome] = sender.send([single(0)], attempt_timeout_s=attempt_timeout_s, deadline_s=deadline_s, **given)
+    assert f"or raise {option}" in str(outcome.error)

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from broker_stub import StubCluster
 from broker_stub.group_tables import Member
-from broker_stub.topic_table import READABLE
+from broker_stub.settings import Settings
+from broker_stub.topic_table import READABLE, TEMPLATE_TOPIC
 from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
-from pyspark_rocketmq.wire.codes import LanguageCode, ResponseCode, SysFlag
+from pyspark_rocketmq.wire.codes import LanguageCode, RequestCode, ResponseCode, SysFlag
 from pyspark_rocketmq.wire.commands import SendMessageRequestHeader, SendReplyMessageRequestHeader
 from pyspark_rocketmq.wire.header import Command
 
@@ -116,6 +118,25 @@ def test_without_auto_creation_a_topic_must_be_there() -> None:
     assert direct.ask(send_of("%RETRY%g"), b"x").code == ResponseCode.SUCCESS
     made = direct.broker.topics.find("%RETRY%g")
     assert made and made.write_queue_nums == 1
+
+
+def test_without_auto_creation_there_is_no_template() -> None:
+    """A broker that starts without auto-creation has no template topic, and one that gives it up later keeps it."""
+    closed, direct = DirectBroker(auto_create_topics=False), DirectBroker()
+    assert closed.broker.topics.find(TEMPLATE_TOPIC) is None and closed.broker.topics.is_system(TEMPLATE_TOPIC)
+
+    direct.call(Command(RequestCode.UPDATE_BROKER_CONFIG, body=b"autoCreateTopicEnable=false"))
+    assert direct.ask(send_of("new"), b"x").code == ResponseCode.TOPIC_NOT_EXIST
+    assert direct.broker.topics.find(TEMPLATE_TOPIC)
+
+
+def test_a_stub_without_auto_creation_still_takes_messages_of_a_test() -> None:
+    """`put` creates its topic with four queues also if clients cannot."""
+    with StubCluster(settings=Settings(auto_create_topics=False)) as stub:
+        stub.put("new", b"x")
+        assert len(stub.messages("new")) == 1
+        config = stub.state.brokers[0].topics.find("new")
+        assert config and config.write_queue_nums == 4
 
 
 def test_a_broker_closed_for_writing_refuses(direct: DirectBroker) -> None:
