@@ -33,6 +33,8 @@ _ENTRY_HEAD = np.dtype([("total", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("fl
 _ENTRY_OVERHEAD = _ENTRY_HEAD.itemsize + 2
 _TOPIC, _PROPERTIES, _BODY, _BROKER = 3, 4, 5, 6
 """Streams of hashes, different from those of row ids."""
+_FLAG, _QUEUE = np.uint64(0xD1B54A32D192ED03), np.uint64(0x8CB92BA72F3D8DD7)
+"""The numbers of a column are combined with its constant, so that a flag cannot pass for the queue of that number."""
 
 
 class Encoded(NamedTuple):
@@ -99,9 +101,9 @@ class Encoder:
         contents = mix(hash_texts(topics, _TOPIC) ^ hash_texts(properties, _PROPERTIES))
         contents = mix(contents ^ hash_texts(columns.body, _BODY))
         if columns.flag is not None:
-            contents = mix(contents ^ columns.flag.astype(np.uint64))
+            contents = mix(contents ^ columns.flag.astype(np.uint64) ^ _FLAG)
         if columns.queues is not None:
-            contents = mix(contents ^ columns.queues.numbers.astype(np.uint64))
+            contents = mix(contents ^ columns.queues.numbers.astype(np.uint64) ^ _QUEUE)
             if columns.queues.broker_names is not None:
                 contents = mix(contents ^ hash_texts(columns.queues.broker_names, _BROKER))
         return ids_by_content(self._identity, self._partition, numbers, contents)

@@ -1,4 +1,4 @@
-"""Judge what the error of a failed attempt means for the send, and for the broker."""
+"""Judge what the error of a failed attempt means for the send, and for the broker; make the errors of unsent sends."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ..errors import (
     AddressNotAllowed,
     BrokerError,
     ConnectionLost,
+    LocalProtocolError,
     RemoteProtocolError,
     RequestTimeout,
     RocketMQError,
@@ -28,7 +29,7 @@ from ..errors import (
 )
 from ..wire.header import Command
 
-__all__ = ["Cure", "Verdict", "judge", "status_error"]
+__all__ = ["Cure", "Verdict", "judge", "left_behind", "status_error", "stopped"]
 
 _BUSY = (SystemBusy, FlowControl, GoAway)
 _BUSY_REMARK = re.compile(r"\[(REJECTREQUEST|OVERLOAD|TIMEOUT_CLEAN_QUEUE|PCBUSY_CLEAN_QUEUE|PC_SYNCHRONIZED)\]")
@@ -75,3 +76,15 @@ def status_error(response: Command) -> BrokerError:
     error = error_for(response.code, response.remark or "the master has stored it")
     error.advice = "look for the cause at the broker and its replicas, or add the status to acceptSendStatus"
     return error
+
+
+def left_behind() -> LocalProtocolError:
+    """Return the error for a send whose queue gets nothing more, because an earlier send to it has failed."""
+    what = "not sent, because an earlier send to the queue has failed and the order is kept"
+    return LocalProtocolError(what, advice="look for the error of the earlier send, and repeat both in their order")
+
+
+def stopped() -> LocalProtocolError:
+    """Return the error for a send that was not sent before its pipeline was stopped."""
+    what = "not sent, because the pipeline was stopped"
+    return LocalProtocolError(what, advice="look for the error that stopped it")

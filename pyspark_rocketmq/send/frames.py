@@ -13,8 +13,8 @@ from ..broker_errors import error_for
 from ..cluster.messages import STORED, Receipt, Sending, send_header
 from ..cluster.servers import signed, unsigned_fields
 from ..cluster.settings import ClusterSettings
-from ..errors import LocalProtocolError
-from ..model import MessageQueue
+from ..errors import LocalProtocolError, MalformedFrame
+from ..model import MessageQueue, SendRequest
 from ..wire.codes import ResponseCode
 from ..wire.commands import SendHeaderV2, SendMessageResponseHeader, from_fields
 from ..wire.header import Command, HeaderType, PreparedRequest, SendResponse, encode_head, json_text
@@ -89,14 +89,25 @@ def read_response(response: Command) -> Command:
     return response
 
 
-def read_receipt(response: Command, queue: MessageQueue) -> Receipt:
-    """Return where a send to a queue was stored; raise `MalformedFrame` if the response does not say so."""
+def read_receipt(response: Command, queue: MessageQueue, request: SendRequest) -> Receipt:
+    """Return where a request to a queue was stored; raise `MalformedFrame` if the response does not say that.
+
+    A response for another queue, without a position, or for fewer messages than were sent is no receipt.
+    """
     if isinstance(response, SendResponse) and response.stored[2]:
         queue_id, offset, message_id, transaction_id = response.stored
-        stored_at = queue if queue_id == queue.queue_id else queue._replace(queue_id=queue_id)
         # This costs half as much as calling `Receipt`.
-        return tuple.__new__(Receipt, (_SUCCESS, message_id, stored_at, offset, transaction_id, None))
-    stored = from_fields(SendMessageResponseHeader, response.fields)
-    stored_at = queue._replace(queue_id=stored.queue_id)
-    status, offset = ResponseCode(response.code), stored.queue_offset
-    return Receipt(status, stored.msg_id, stored_at, offset, stored.transaction_id, stored.recall_handle)
+        receipt: Receipt = tuple.__new__(Receipt, (_SUCCESS, message_id, queue, offset, transaction_id, None))
+    else:
+        stored = from_fields(SendMessageResponseHeader, response.fields)
+        status, queue_id, offset = ResponseCode(response.code), stored.queue_id, stored.queue_offset
+        receipt = Receipt(status, stored.msg_id, queue, offset, stored.transaction_id, stored.recall_handle)
+    if queue_id != queue.queue_id or offset < 0:
+        raise _no_receipt(f"queue {queue_id}, offset {offset} for a send to queue {queue.queue_id}")
+    if request.is_batch and (count := receipt.message_id.count(",") + 1) < len(request.rows):
+        raise _no_receipt(f"{count} message ids for {len(request.rows)} messages")
+    return receipt
+
+
+def _no_receipt(what: str) -> MalformedFrame:
+    return MalformedFrame(f"a receipt with {what}", advice="it may be stored; check which server answers")

@@ -11,6 +11,9 @@ has exactly one outcome. An attempt that failed without a response may have stor
 again, with the same message ids, so that readers can drop the repetition; `Outcome.is_unknown` says whether a request
 that failed in the end may be stored.
 
+With `keeps_order`, a queue gets nothing more after a request to it has failed: those behind it end unsent, unless the
+caller has said with `pass_over` that it deals with such a failure.
+
 Bytes move only in `submit`, `take_outcomes` and `flush`. Requests leave in groups, since a system call for each of them
 would cost more than the request.
 """
@@ -25,7 +28,8 @@ from functools import partial
 from itertools import groupby
 
 from ..cluster.cluster import Cluster
-from ..errors import FrameTooLarge, LocalProtocolError, RequestTimeout, RocketMQError, TopicNotFound
+from ..cluster.messages import Receipt
+from ..errors import FrameTooLarge, RequestTimeout, RocketMQError, TopicNotFound
 from ..model import SendRequest
 from ..net.deadline import Deadline
 from ..net.pipeline import Pipeline, RequestKind
@@ -33,7 +37,7 @@ from ..net.pool import pool_for
 from ..net.transport import Waker
 from ..wire.codes import RequestCode
 from ..wire.header import Command
-from .failures import Cure, judge, status_error
+from .failures import Cure, judge, left_behind, status_error, stopped
 from .frames import SendTemplate, encode_text, read_receipt, read_response
 from .outcome import Outcome, SendStatistics
 from .schedule import BrokerState, QueuedSend, Queues, Schedule
@@ -41,6 +45,8 @@ from .settings import SendSettings
 
 __all__ = ["SendPipeline"]
 
+PassOver = Callable[[SendRequest, RocketMQError], bool]
+"""Returns whether later requests to the queue of one that has failed with this error may be sent all the same."""
 _GROUP = 16
 """The number of submitted requests that leave together."""
 _BURST_S = 0.1
@@ -76,6 +82,7 @@ class SendPipeline:
         self._waker = waker
         """With it another thread can end `wait`."""
         self._schedule = Schedule(settings, queues)
+        self._is_passed_over: PassOver = lambda request, error: False
         self._templates: dict[tuple[str, str, bool], SendTemplate] = {}
         self._reached: set[str] = set()
         """Topics that had a route in this pipeline."""
@@ -102,6 +109,13 @@ class SendPipeline:
 
     # --- use ---------------------------------------------------------------------------------------------------------
 
+    def pass_over(self, is_passed_over: PassOver) -> None:
+        """Set which failed requests do not close their queue, where the order is kept.
+
+        The function is called for each request that fails, before the next one to its queue may go.
+        """
+        self._is_passed_over = is_passed_over
+
     def submit(self, request: SendRequest) -> None:
         """Take a request; wait while too many bytes of other requests wait, or while the rate limit forbids it."""
         if self._settings.rows_per_second is not None:
@@ -113,6 +127,8 @@ class SendPipeline:
             self._schedule.add(request, properties, self._clock())
         except RocketMQError as error:
             self._fail(request, error.locate(topic=request.topic), is_unknown=False)
+            if request.queue is not None and not self._is_passed_over(request, error):
+                self._schedule.refuse(request.queue)
             return
         self._unsent += 1
         if self._unsent >= _GROUP:
@@ -146,12 +162,11 @@ class SendPipeline:
     def stop(self) -> None:
         """End the requests that are not in flight, without sending them, and wait until the others have ended.
 
-        Their attempts in flight are the last ones, so this takes no longer than the timeout of an attempt.
+        Their attempts in flight are the last ones, so this takes no longer than the timeout of an attempt. Requests
+        that are submitted later are refused.
         """
         for send in self._schedule.stop():
-            what = "not sent, because the pipeline was stopped"
-            error = self._locate(LocalProtocolError(what, advice="look for the error that stopped it"), send)
-            self._fail(send.request, error, is_unknown=send.is_unknown)
+            self._fail(send.request, self._locate(stopped(), send), is_unknown=send.is_unknown)
         self.flush()
 
     def close(self) -> None:
@@ -271,7 +286,7 @@ class SendPipeline:
     def _settle_stored(self, broker: BrokerState, send: QueuedSend, response: Command, now: float) -> None:
         assert send.queue is not None
         try:
-            receipt = read_receipt(response, send.queue)
+            receipt = read_receipt(response, send.queue, send.request)
         except RocketMQError as error:
             self._settle_failed(broker, send, error, now)
             return
@@ -279,8 +294,7 @@ class SendPipeline:
             return
         request, statistics = send.request, self._statistics
         if receipt.status not in self._settings.accepted_statuses:
-            statistics.failed_rows += len(request.rows)
-            self._outcomes.append(Outcome(request, receipt, self._locate(status_error(response), send), False))
+            self._end_failed(send, self._locate(status_error(response), send), receipt=receipt)
             return
         rows = len(request.rows)
         statistics.requests += 1
@@ -295,24 +309,35 @@ class SendPipeline:
             self._cluster.routes.expire(send.request.topic)
         if verdict.cure is Cure.PAUSE:
             if self._schedule.throttle(send, broker, error, now):
-                self._fail(send.request, self._explain(send), is_unknown=send.is_unknown)
+                self._end_failed(send, self._explain(send), is_unknown=send.is_unknown)
             return
         send.is_unknown |= verdict.is_unknown
         if verdict.is_of_broker:
             self._schedule.pause(broker, error, now, send.epoch)
         may_repeat = verdict.cure is Cure.AGAIN or (verdict.cure is Cure.ELSEWHERE and not send.is_bound)
         if self._schedule.fail(send, broker, error, now, may_repeat=may_repeat):
-            self._fail(send.request, self._explain(send), is_unknown=send.is_unknown)
+            self._end_failed(send, self._explain(send), is_unknown=send.is_unknown)
 
     def _expire(self, now: float) -> None:
         for send in self._schedule.expire(now):
             error = self._explain(send)
             error.what += f", not stored within {self._settings.deadline_s:g} s"
-            self._fail(send.request, error, is_unknown=send.is_unknown or send.is_in_flight)
+            self._end_failed(send, error, is_unknown=send.is_unknown or send.is_in_flight)
 
-    def _fail(self, request: SendRequest, error: RocketMQError, *, is_unknown: bool) -> None:
+    def _end_failed(
+        self, send: QueuedSend, error: RocketMQError, *, receipt: Receipt | None = None, is_unknown: bool = False
+    ) -> None:
+        """Note the outcome of a send that has failed, and end those in its lane, unless it is passed over."""
+        self._fail(send.request, error, receipt=receipt, is_unknown=is_unknown)
+        if self._settings.keeps_order and not self._is_passed_over(send.request, error):
+            for behind in self._schedule.close_lane(send):
+                self._fail(behind.request, self._locate(left_behind(), behind), is_unknown=False)
+
+    def _fail(
+        self, request: SendRequest, error: RocketMQError, *, receipt: Receipt | None = None, is_unknown: bool
+    ) -> None:
         self._statistics.failed_rows += len(request.rows)
-        self._outcomes.append(Outcome(request, None, error, is_unknown))
+        self._outcomes.append(Outcome(request, receipt, error, is_unknown))
 
     def _explain(self, send: QueuedSend) -> RocketMQError:
         """Return the error of a send that has failed, with its place and the number of its attempts."""

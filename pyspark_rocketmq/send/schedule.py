@@ -11,7 +11,8 @@ brokers from holding up each other:
 
 With `keeps_order`, the sends of one queue form a lane. Only the first of a lane may go, and it stays first until it has
 ended, so a queue never stores two sends of a lane in another order than they were added. A send that names no queue
-joins the lane of the queue whose turn it is.
+joins the lane of the queue whose turn it is. The lane of a send that has failed is closed: those behind it end, and
+later ones are refused.
 
 Every send ends at its deadline. If it is in flight then, it still counts as such until its attempt ends.
 """
@@ -29,6 +30,7 @@ from typing import TypeVar
 from ..errors import NoBrokerAvailable, RocketMQError
 from ..model import MessageQueue, SendRequest
 from ..net.backoff import Backoff
+from .failures import left_behind, stopped
 from .settings import SendSettings
 
 __all__ = ["MOST_HELD_BYTES", "BrokerState", "QueuedSend", "Queues", "Schedule"]
@@ -198,7 +200,9 @@ class Schedule:
         self._brokers: dict[str, BrokerState] = {}
         self._topics: dict[str, _TopicState] = {}
         self._lanes: dict[MessageQueue, deque[QueuedSend]] = {}
-        """With `keeps_order`: the sends behind the first one of each queue that has one."""
+        """With `keeps_order`: the sends of each queue that has any; some behind the first one may have ended."""
+        self._closed: set[MessageQueue] = set()
+        """With `keeps_order`: the queues that get nothing more, because a send to them has failed."""
         self._resting: list[tuple[float, int, QueuedSend]] = []
         """A heap of (time, number, send): the sends that wait for a time."""
         self._numbers = count()
@@ -231,8 +235,11 @@ class Schedule:
     def add(self, request: SendRequest, properties: bytes, now: float) -> QueuedSend:
         """Add a request, with its properties as they are sent.
 
-        Raise the error of `queues` if the request names no queue and those of its topic are not known.
+        Raise the error of `queues` if the request names no queue and those of its topic are not known. Raise
+        `LocalProtocolError` after `stop`, and if the lane of its queue is closed.
         """
+        if self._is_stopped:
+            raise stopped()
         send = QueuedSend(request, properties, now + self._settings.deadline_s)
         if not send.is_bound:
             topic = self._topic(request.topic)
@@ -264,11 +271,14 @@ class Schedule:
         """Let a bound send wait at its broker, or in the lane of its queue."""
         assert send.queue is not None
         if self._settings.keeps_order:
+            if send.queue in self._closed:
+                raise left_behind()
             lane = self._lanes.get(send.queue)
-            if lane is not None:
-                lane.append(send)
+            if lane is None:
+                lane = self._lanes[send.queue] = deque()
+            lane.append(send)
+            if len(lane) > 1:
                 return
-            self._lanes[send.queue] = deque()
             send.holds_lane = True
         self._broker(send.queue.broker_name).ready.append(send)
 
@@ -429,12 +439,31 @@ class Schedule:
             if send.has_ended:
                 continue
             if send.is_in_flight:
-                # Its lane stays closed until the attempt has ended.
+                # The attempt still holds its lane.
                 self._leave(send)
             else:
                 self._end(send)
             expired.append(send)
         return expired
+
+    def refuse(self, queue: MessageQueue) -> None:
+        """Take no more sends to a queue, because one that could not be taken has failed and the order is kept."""
+        self._closed.add(queue)
+
+    def close_lane(self, failed: QueuedSend) -> list[QueuedSend]:
+        """End the sends in the lane of one that has failed, which were never sent, and refuse later ones.
+
+        Return those that have ended by that.
+        """
+        assert failed.queue is not None
+        self.refuse(failed.queue)
+        lane = self._lanes.pop(failed.queue, ())
+        behind = [send for send in lane if not send.has_ended]
+        for send in lane:
+            send.holds_lane = False
+        for send in behind:
+            self._leave(send)
+        return behind
 
     def stop(self) -> list[QueuedSend]:
         """End the sends that are not in flight, and return them; those in flight get no further attempt."""
@@ -487,17 +516,18 @@ class Schedule:
         self._held_bytes -= send.size + _SEND_BYTES
 
     def _advance_lane(self, send: QueuedSend) -> None:
-        """Let the next send go that is in the lane of `send` and has not ended; close the lane if there is none."""
+        """Let the next send go that is in the lane of `send` and has not ended; forget the lane if there is none."""
         assert send.queue is not None
         send.holds_lane = False
         lane = self._lanes[send.queue]
-        while lane:
-            follower = lane.popleft()
-            if not follower.has_ended:
-                follower.holds_lane = True
-                self._broker(send.queue.broker_name).ready.append(follower)
-                return
-        del self._lanes[send.queue]
+        lane.popleft()
+        while lane and lane[0].has_ended:
+            lane.popleft()
+        if lane:
+            lane[0].holds_lane = True
+            self._broker(send.queue.broker_name).ready.append(lane[0])
+        else:
+            del self._lanes[send.queue]
 
     def _retry(self, send: QueuedSend, broker: BrokerState, now: float) -> None:
         send.avoided = broker

@@ -27,7 +27,10 @@ class SendSettings:
     max_bytes_in_flight: int = 8 * 2**20
     """The most bytes of bodies and properties in flight to one broker; a larger request goes alone."""
     keeps_order: bool = False
-    """Whether each queue has one request in flight, so that it stores requests in the order of their submission."""
+    """Whether each queue has one request in flight, so that it stores requests in the order of their submission.
+
+    After a request has failed, its queue gets nothing more; `SendPipeline.pass_over` makes exceptions.
+    """
     rows_per_second: float | None = None
     """The rate at which requests are taken; None: no limit."""
     attempt_option: str = "sendMsgTimeout"

@@ -48,6 +48,7 @@ class Outgoing:
         unit: str = "row",
     ) -> None:
         self._pipeline = pipeline
+        pipeline.pass_over(self._is_passed_over)
         self._set_aside = set_aside
         self._refusals = (MessageIllegal, TopicNotExist) if names_topics else (MessageIllegal,)
         self._keeps_order = keeps_order
@@ -83,6 +84,10 @@ class Outgoing:
     def close(self) -> None:
         """Leave the requests that are still in flight to themselves."""
         self._pipeline.close()
+
+    def _is_passed_over(self, request: SendRequest, error: RocketMQError) -> bool:
+        """Return whether later rows of a key do not wait for a request that has failed, because it is set aside."""
+        return isinstance(error, self._refusals) and self._can_set_aside(request)
 
     def _flush(self) -> list[Outcome]:
         self._pipeline.flush()

@@ -24,6 +24,7 @@ from pyspark_rocketmq.wire.properties import encode_properties, is_reserved, jav
 
 _MASK = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15
+_FLAG, _QUEUE = 0xD1B54A32D192ED03, 0x8CB92BA72F3D8DD7
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -37,7 +38,7 @@ class Row(NamedTuple):
     properties: dict[str, str]
     flag: int
     parts: list[bytes | int]
-    """The parts of the content, of which an id is made: texts and numbers."""
+    """The parts of the content, of which an id is made: texts, and numbers combined with a constant of their column."""
     row_id: str | None
 
     @property
@@ -106,8 +107,8 @@ def read_row(number: int, cells: dict[str, Any], settings: EncodeSettings, queue
     _check(topic is not None and topic_fault(topic) is None, "topic")
     queue = _queue(cells, key if settings.places_by_key else "", queues_of(topic))
     parts: list[bytes | int] = [topic.encode(), join_properties(properties).encode(), body]
-    parts += [cells[name] or 0 for name in ("flag",) if name in cells]
-    parts += [-1 if cells[name] is None else cells[name] for name in ("queueId",) if name in cells]
+    parts += [_FLAG ^ (cells[name] or 0) & _MASK for name in ("flag",) if name in cells]
+    parts += [_QUEUE ^ (-1 if cells[name] is None else cells[name]) & _MASK for name in ("queueId",) if name in cells]
     parts += [(cells[name] or "").encode() for name in ("brokerName",) if name in cells]
     return Row(number, topic, queue, body, properties, cells.get("flag") or 0, parts, cells.get("rowId"))
 
@@ -249,7 +250,7 @@ def hash_parts(parts: list[bytes | int]) -> int:
     content = mix(hash_text(topic, 3) ^ hash_text(properties, 4))
     content = mix(content ^ hash_text(body, 5))
     for other in others:
-        content = mix(content ^ (hash_text(other, 6) if isinstance(other, bytes) else other & _MASK))
+        content = mix(content ^ (hash_text(other, 6) if isinstance(other, bytes) else other))
     return content
 
 

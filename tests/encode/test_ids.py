@@ -19,7 +19,8 @@ IDENTITY = BatchIdentity("f00d", "sink", 3)
 
 def ids_of(identity: BatchIdentity, partition: int, bodies: list[bytes], **columns: Any) -> list[str]:
     """Return the message ids of rows with these bodies, in their order."""
-    encoder = Encoder(EncodeSettings(topic="t"), identity, partition, lambda topic: [MessageQueue(topic, "a", 0)])
+    queues = [MessageQueue("t", "a", number) for number in range(3)]
+    encoder = Encoder(EncodeSettings(topic="t"), identity, partition, lambda _: queues)
     batch = pa.RecordBatch.from_pydict({"body": bodies, **columns})
     entries = [entry for request in encoder.encode(batch).requests for entry in decode_batch(request.body)]
     return [decode_properties(entry.properties_text)["UNIQ_KEY"] for entry in entries]
@@ -53,6 +54,13 @@ def test_rows_that_differ_in_anything_that_is_sent_have_different_ids() -> None:
         ids_of(IDENTITY, 0, [b"x"], queueId=numbers),
     ]
     assert len({text for row in rows for text in row}) == len(rows)
+
+
+def test_a_flag_is_no_queue_number() -> None:
+    """Rows with a flag, or a queue of the same number, have different ids."""
+    numbers = pa.array([0, 1, 2], pa.int32())
+    bodies = [b"x"] * 3
+    assert not set(ids_of(IDENTITY, 0, bodies, flag=numbers)) & set(ids_of(IDENTITY, 0, bodies, queueId=numbers))
 
 
 def test_equal_rows_of_one_batch_have_different_ids() -> None:
@@ -94,3 +102,8 @@ def test_ids_do_not_change_between_releases() -> None:
     """A batch that was sent before an update of this package is replayed with the same ids."""
     assert ids_of(IDENTITY, 0, [b"body"]) == ["978DBD4525A9EE5322E0000000006788"]
     assert ids_of(IDENTITY, 0, [b"body"], rowId=["1"]) == ["424D31B24BF393E3EE1100000000F94C"]
+    numbers = pa.array([1], pa.int32())
+    assert ids_of(IDENTITY, 0, [b"body"], flag=numbers) == ["24FD14609E6F061D4BDB00000000A954"]
+    assert ids_of(IDENTITY, 0, [b"body"], queueId=numbers) == ["9832DD3EB6D1442DDD8A00000000DBFC"]
+    placed = ids_of(IDENTITY, 0, [b"body"], queueId=numbers, brokerName=["a"], tags=["t"])
+    assert placed == ["4EEF369862D1CCED468E000000001460"]

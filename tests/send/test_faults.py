@@ -193,6 +193,89 @@ def test_stopping_sends_nothing_more(sender: Sender) -> None:
     assert len(sender.stored()) == sum(outcome.receipt is not None for outcome in outcomes) <= 4
 
 
+def test_nothing_of_a_queue_is_stored_behind_a_failed_send(sender: Sender) -> None:
+    """With order kept, the sends behind a failed one of their queue end unsent, and so do later ones."""
+    sender.stub.faults.answer(ResponseCode.NO_PERMISSION, on=SEND)
+    pipeline = sender.pipeline(keeps_order=True)
+    for number in range(20):
+        pipeline.submit(single(number, place(0)))
+    pipeline.flush()
+    pipeline.submit(single(20, place(0)))
+    pipeline.submit(single(21, place(1)))
+    pipeline.flush()
+    failed, *others = pipeline.take_outcomes()
+
+    assert number_of(failed) == 0 and isinstance(failed.error, NoPermission) and sender.stored() == [b"21"]
+    behind = [outcome for outcome in others if outcome.error]
+    assert [number_of(outcome) for outcome in behind] == list(range(1, 21))
+    assert {"an earlier send to the queue" in str(outcome.error) for outcome in behind} == {True}
+    assert not any(outcome.is_unknown for outcome in behind) and pipeline.statistics.failed_rows == 21
+
+
+def test_a_send_that_is_never_sent_is_not_overtaken(sender: Sender) -> None:
+    """With order kept, a send that fits no frame ends the later ones of its queue, and none before it."""
+    requests = [single(number, place(0)) for number in range(6)]
+    requests[3] = single(3, place(0), body=bytes(17 * 2**20))
+    outcomes = sender.send(requests, keeps_order=True)
+
+    assert sender.stored() == [b"0", b"1", b"2"]
+    assert sorted(number_of(outcome) for outcome in outcomes if outcome.error) == [3, 4, 5]
+
+
+def test_a_send_that_its_caller_passes_over_does_not_end_others(sender: Sender) -> None:
+    """With order kept, the caller names the failures that do not count, because it puts those rows elsewhere."""
+    sender.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=SEND)
+    pipeline = sender.pipeline(keeps_order=True)
+    pipeline.pass_over(lambda request, error: isinstance(error, MessageIllegal) and not request.is_batch)
+    for number in range(5):
+        pipeline.submit(single(number, place(0)))
+    pipeline.flush()
+
+    assert [number_of(outcome) for outcome in pipeline.take_outcomes() if outcome.error] == [0]
+    assert sender.stored() == [b"1", b"2", b"3", b"4"]
+
+
+def test_nothing_is_stored_behind_a_send_that_ended_at_its_deadline(sender: Sender) -> None:
+    """With order kept, the sends behind an overdue one end with it, and later ones are refused."""
+    sender.stub.faults.delay(400, on=SEND)
+    pipeline = sender.pipeline(deadline_s=0.2, keeps_order=True)
+    for number in range(3):
+        pipeline.submit(single(number, place(0)))
+    pipeline.flush()
+    pipeline.submit(single(3, place(0)))
+    pipeline.submit(single(4, place(1)))
+    pipeline.flush()
+    outcomes = pipeline.take_outcomes()
+
+    assert [(number_of(outcome), outcome.is_unknown) for outcome in outcomes if outcome.error] == [
+        (0, True),
+        (1, False),
+        (2, False),
+        (3, False),
+    ]
+    assert set(sender.stored()) <= {b"0", b"4"}
+
+
+def test_nothing_is_sent_after_stopping(sender: Sender) -> None:
+    """A pipeline that was stopped refuses further requests, so nothing is stored behind those that it has ended."""
+    pipeline = sender.pipeline()
+    pipeline.stop()
+    pipeline.submit(single(0))
+    [outcome] = pipeline.take_outcomes()
+
+    assert isinstance(outcome.error, LocalProtocolError) and not outcome.is_unknown and not sender.stored()
+
+
+@pytest.mark.parametrize("remark", ["message body size exceeded", "message size exceeded"])
+def test_a_batch_that_is_too_large_is_refused_for_good(sender: Sender, remark: str) -> None:
+    """Brokers of 5.x refuse a batch above their limit with code 1, and DLedger with another remark: not repeated."""
+    text = f"java.lang.RuntimeException: {remark}, encode"
+    fault = sender.stub.faults.answer(ResponseCode.SYSTEM_ERROR, text, on=SEND, times=None)
+    [outcome] = sender.send([single(0)])
+
+    assert isinstance(outcome.error, MessageIllegal) and not outcome.is_unknown and fault.fired == 1
+
+
 def test_a_broker_that_is_not_allowed_gets_nothing(make_sender: MakeSender) -> None:
     """With a list of allowed brokers, sends without a queue go to those, and others fail without being sent."""
     sender = make_sender(2)

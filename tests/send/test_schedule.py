@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from pyspark_rocketmq.broker_errors import SystemBusy
-from pyspark_rocketmq.errors import ConnectError, ConnectionLost, NoBrokerAvailable
+from pyspark_rocketmq.errors import ConnectError, ConnectionLost, LocalProtocolError, NoBrokerAvailable
 from pyspark_rocketmq.model import MessageQueue, SendRequest
 from pyspark_rocketmq.send.schedule import BrokerState, QueuedSend, Schedule
 from pyspark_rocketmq.send.settings import SendSettings
@@ -82,7 +82,7 @@ def test_no_more_are_in_flight_than_allowed_when_a_broker_is_new() -> None:
     assert [broker.name for broker, _ in take(schedule)] == ["broker-z"]
 
 
-def test_a_lane_stays_closed_until_an_overdue_attempt_has_ended() -> None:
+def test_a_lane_waits_until_an_overdue_attempt_has_ended() -> None:
     """With order kept, a send whose deadline passes in flight has ended, but its queue gets the next one only later."""
     schedule = make(QUEUES[:1], keeps_order=True, deadline_s=10.0)
     [first] = add(schedule, single(0))
@@ -92,6 +92,21 @@ def test_a_lane_stays_closed_until_an_overdue_attempt_has_ended() -> None:
     assert schedule.expire(12.0) == [first] and not take(schedule, 12.0)
     assert not schedule.fail(first, broker, ERROR, 12.5, may_repeat=True)
     assert [send for _, send in take(schedule, 12.5)] == [second]
+
+
+def test_a_closed_lane_ends_only_the_sends_behind() -> None:
+    """Closing the lane of an overdue send ends those behind it and refuses later ones, and the attempt can end."""
+    schedule = make(keeps_order=True, deadline_s=10.0)
+    [first] = add(schedule, single(0, place(0)))
+    behind = add(schedule, single(1, place(0)), single(2, place(0)), now=5.0)
+    [other] = add(schedule, single(3, place(1)), now=5.0)
+    taken = take(schedule)
+    assert schedule.expire(12.0) == [first] and schedule.close_lane(first) == behind
+
+    with pytest.raises(LocalProtocolError, match="an earlier send to the queue has failed"):
+        add(schedule, single(4, place(0)))
+    assert not schedule.succeed(first, taken[0][0]) and schedule.count == 1 and not take(schedule, 12.0)
+    assert schedule.succeed(other, taken[1][0]) and not schedule.in_flight and not schedule.count
 
 
 @pytest.mark.parametrize("bound", [False, True])
@@ -294,6 +309,7 @@ class History(RuleBasedStateMachine):
         self.in_flight: list[Attempt] = []
         self.ended: dict[int, str] = {}
         self.stored: dict[MessageQueue, list[int]] = defaultdict(list)
+        self.closed: dict[MessageQueue, int] = {}
 
     def end(self, send: QueuedSend, how: str) -> None:
         """Note the end of a send, which must be its first."""
@@ -307,8 +323,13 @@ class History(RuleBasedStateMachine):
 
     @rule(queue=st.none() | st.sampled_from(QUEUES), size=st.integers(1, 400))
     def add(self, queue: MessageQueue | None, size: int) -> None:
-        """Add a send."""
-        self.added += add(self.schedule, single(len(self.added), queue, body=bytes(size)), now=self.now)
+        """Add a send, unless its lane is closed."""
+        try:
+            self.added += add(self.schedule, single(len(self.added), queue, body=bytes(size)), now=self.now)
+        except LocalProtocolError:
+            assert self.closed and (queue is None or queue in self.closed)
+        else:
+            assert self.added[-1].queue not in self.closed
 
     @rule()
     def take(self) -> None:
@@ -396,6 +417,16 @@ class OrderedHistory(History):
 
     keeps_order = True
 
+    def end(self, send: QueuedSend, how: str) -> None:
+        """Note the end of a send; close the lane of some that have failed."""
+        super().end(send, how)
+        [number] = send.request.rows
+        if how != "stored" and number % 3 == 0:
+            assert send.queue is not None
+            self.closed.setdefault(send.queue, number)
+            for behind in self.schedule.close_lane(send):
+                super().end(behind, "behind")
+
     @invariant()
     def each_queue_has_one_in_flight(self) -> None:
         """Check that no queue has two sends in flight, and that it stores sends in the order of adding."""
@@ -403,6 +434,12 @@ class OrderedHistory(History):
         assert len(queues) == len(set(queues))
         for numbers in self.stored.values():
             assert numbers == sorted(numbers), "a queue stored sends in another order"
+
+    @invariant()
+    def nothing_is_stored_behind_a_failed_send(self) -> None:
+        """Check that a closed lane stored nothing after the send that failed."""
+        for queue, failed in self.closed.items():
+            assert all(number <= failed for number in self.stored[queue])
 
 
 EXAMPLES = hypothesis_settings(max_examples=60, stateful_step_count=60, deadline=None)

@@ -18,7 +18,7 @@ from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command, encode_command
 from tests.cluster.scripted import ScriptedLinks, cluster_of, route_of
 from tests.net.fixtures import Peer, StartPeer, Talk
-from tests.send.fixtures import place, single
+from tests.send.fixtures import number_of, place, single
 
 Answer = Callable[[int, Command], Command | None]
 
@@ -107,6 +107,46 @@ def test_success_without_a_receipt_may_be_stored(make_script: MakeScript) -> Non
     [outcome] = script.send(0)
 
     assert isinstance(outcome.error, MalformedFrame) and outcome.is_unknown and "(2 attempts)" in str(outcome.error)
+
+
+@pytest.mark.parametrize("fields", [{"queueId": "3"}, {"queueOffset": "-1"}])
+@pytest.mark.parametrize("more", [{}, {"recallHandle": "A"}])
+def test_a_receipt_for_another_place_is_none(
+    make_script: MakeScript, fields: dict[str, str], more: dict[str, str]
+) -> None:
+    """A response that names another queue than the request, or no offset, is no receipt: the end is unknown."""
+    script = make_script(lambda *_: Command(0, fields={**(stored().fields or {}), **fields, **more}), retries=0)
+    [outcome] = script.send(0)
+
+    assert isinstance(outcome.error, MalformedFrame) and outcome.is_unknown and outcome.receipt is None
+    assert "queue 0" in str(outcome.error)
+
+
+def test_a_receipt_for_fewer_messages_is_none(make_script: MakeScript) -> None:
+    """A batch of three rows whose receipt has two message ids has not landed; brokers return one for each message."""
+    ids = iter(["A,B", "A,B,C"])
+    script = make_script(lambda *_: Command(0, fields={**(stored().fields or {}), "msgId": next(ids)}), retries=0)
+    for _ in range(2):
+        script.pipeline.submit(single(0, place(0))._replace(is_batch=True, rows=[0, 1, 2]))
+        script.pipeline.flush()
+    short, whole = script.pipeline.take_outcomes()
+
+    assert isinstance(short.error, MalformedFrame) and short.is_unknown and "2 message ids for 3" in str(short.error)
+    assert whole.error is None
+
+
+@pytest.mark.parametrize("code", [ResponseCode.FLUSH_DISK_TIMEOUT, None])
+def test_a_failure_of_any_kind_ends_the_sends_behind_it(make_script: MakeScript, code: int | None) -> None:
+    """With order kept, a status that is not accepted and a lost connection end the sends behind theirs unsent."""
+    seen = list[bytes]()
+
+    def answer(_: int, request: Command) -> Command | None:
+        seen.append(bytes(request.body))
+        return stored(code=code) if code is not None else None
+
+    outcomes = make_script(answer, retries=0, keeps_order=True).send(*range(5))
+
+    assert seen == [b"0"] and [number_of(outcome) for outcome in outcomes if outcome.error] == [0, 1, 2, 3, 4]
 
 
 def test_a_connection_that_ends_leaves_the_end_unknown(make_script: MakeScript) -> None:

@@ -144,9 +144,13 @@ def test_the_dead_letter_of_a_compressed_row(target: Target) -> None:
     assert letter.properties["UNIQ_KEY"] not in {record.properties["UNIQ_KEY"] for record in target.records()}
 
 
-def test_a_refused_batch_is_taken_apart(target: Target) -> None:
+@pytest.mark.parametrize(
+    ("code", "remark"),
+    [(ResponseCode.MESSAGE_ILLEGAL, "no"), (ResponseCode.SYSTEM_ERROR, "RuntimeException: message body size exceeded")],
+)
+def test_a_refused_batch_is_taken_apart(target: Target, code: ResponseCode, remark: str) -> None:
     """If a broker refuses a batch message, its rows are sent one by one, with their ids, and only bad ones are lost."""
-    target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=RequestCode.SEND_BATCH_MESSAGE)
+    target.stub.faults.answer(code, remark, on=RequestCode.SEND_BATCH_MESSAGE)
     target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=SINGLE)
     report = target.write(rows(32), DROP)
     assert (report.rows, report.dropped) == (32, 1) and len(target.bodies()) == 31
@@ -160,6 +164,29 @@ def test_with_order_a_refused_batch_fails(target: Target) -> None:
     target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=RequestCode.SEND_BATCH_MESSAGE)
     with pytest.raises(WriteError, match="set sendBatchSize=1"):
         target.write(frame(shardingKey=["k"] * 8), DROP | {"ordering": "key"})
+
+
+def test_with_order_a_refused_row_does_not_stop_its_key(target: Target) -> None:
+    """With `ordering=key`, rows behind one that is set aside are stored, in their order."""
+    target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=SINGLE)
+    batch = frame(shardingKey=["k"] * 30)
+    report = target.write(batch, DROP | {"ordering": "key", "sendBatchSize": "1"})
+
+    assert report.dropped == 1
+    assert [record.body for record in target.records()] == [b"%d" % row for row in range(1, 30)]
+
+
+@pytest.mark.parametrize("code", [ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR])
+def test_with_order_a_failed_row_is_not_overtaken(target: Target, code: ResponseCode) -> None:
+    """A row that fails is stored by the task's repetition; the rows of its key behind it are not stored before."""
+    batch = frame(shardingKey=["k"] * 30)
+    options = DROP | {"ordering": "key", "sendBatchSize": "1", "retryTimesWhenSendFailed": "0"}
+    target.stub.faults.answer(code, on=SINGLE)
+    with pytest.raises(WriteError) as failed:
+        target.write(batch, options)
+    assert failed.value.code == "SINK_WRITE" and code.name in str(failed.value) and not target.records()
+    target.write(batch, options)
+    assert [record.body for record in target.records()] == [b"%d" % row for row in range(30)]
 
 
 def test_a_dead_letter_that_is_refused_fails_the_task(target: Target) -> None:

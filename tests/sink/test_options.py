@@ -103,6 +103,9 @@ class ScriptedPipeline:
     def flush(self) -> None:
         """Do nothing: every request has ended."""
 
+    def pass_over(self, is_passed_over: object) -> None:
+        """Do nothing: no order is kept."""
+
 
 RECEIPT = Receipt(ResponseCode.SLAVE_NOT_AVAILABLE, "id", MessageQueue("orders", "broker-a", 0), 0)
 
