@@ -36,7 +36,7 @@ MAX_BATCH_PROPERTIES_BYTES = MAX_PROPERTIES_BYTES - 1024
 """Longest property text of a message in a batch.
 
 Brokers up to 5.3.3 append the properties of the batch and some of their own, and do not check the sum. A message with
-more than `MAX_PROPERTIES_BYTES` is acknowledged, and cannot be read. A broker of 4.9.7 then puts no later message of any
+more than `MAX_PROPERTIES_BYTES` is acknowledged, and cannot be read. After it, a broker of 4.9.7 puts no message of any
 topic into its queue.
 """
 
