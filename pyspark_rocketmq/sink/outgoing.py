@@ -150,15 +150,10 @@ class Outgoing:
                 self._note_end(request.rows)
 
     def _unsendable(self, request: SendRequest, error: RocketMQError) -> Unsendable:
-        is_refused = isinstance(error, self._refusals)
-        advice = error.advice
-        if isinstance(error, TopicNotExist):
-            advice = f"{creation_advice(request.topic)}, or let brokers create topics (autoCreateTopicEnable=true)"
-        if is_refused and request.is_batch:
-            advice = "set sendBatchSize=1 to find the row; " + advice
         what = f"{_describe(request.rows, self._unit)} could not be sent: {error.code}, {error.what}"
         where: Where = {"topic": request.topic, **error.where}
-        return Unsendable(what, advice=advice, where=where, is_bad_row=is_refused)
+        is_bad_row = isinstance(error, self._refusals)
+        return Unsendable(what, advice=_advice(request, error), where=where, is_bad_row=is_bad_row)
 
 
 def split_batch(request: SendRequest) -> Iterator[SendRequest]:
@@ -166,6 +161,13 @@ def split_batch(request: SendRequest) -> Iterator[SendRequest]:
     for number, entry in zip(request.rows, decode_batch(request.body), strict=True):
         properties = entry.properties_text.decode()
         yield request._replace(body=entry.body, properties=properties, rows=(number,), is_batch=False, flag=entry.flag)
+
+
+def _advice(request: SendRequest, error: RocketMQError) -> str:
+    if isinstance(error, TopicNotExist):
+        return f"{creation_advice(request.topic)}, or let brokers create topics (autoCreateTopicEnable=true)"
+    is_of_a_row = isinstance(error, MessageIllegal) and request.is_batch
+    return "set sendBatchSize=1 to find the row; " * is_of_a_row + error.advice
 
 
 def _describe(rows: Collection[int], unit: str) -> str:

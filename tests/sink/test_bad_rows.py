@@ -254,5 +254,7 @@ def test_rows_of_a_topic_that_is_refused(make_target: MakeTarget) -> None:
     target = make_target(settings=replace(Settings(), auto_create_topics=False))
     report = target.write(frame(topic=[TOPIC, "nowhere", TOPIC]), {"topic": "", **DROP})
     assert (report.rows, report.dropped) == (3, 1) and target.bodies() == [b"0", b"2"]
-    with pytest.raises(WriteError, match=r"TOPIC_NOT_EXIST.*create it: mqadmin.*-t nowhere, or let.*autoCreate"):
+    with pytest.raises(
+        WriteError, match=r"TOPIC_NOT_EXIST.*may have \(.*\); create it: mqadmin.*-t nowhere, or let.*autoCreate"
+    ):
         target.write(rows(3), {"topic": "nowhere", **DROP})
