@@ -37,21 +37,24 @@ class Unsendable(Exception):
 class Outgoing:
     """The requests of one task that are in flight, and the numbers of rows that have ended.
 
-    If rows name their topics, a topic that does not exist is the fault of its rows.
+    A topic that a broker does not know is the fault of its rows only if `is_new_topic` says that no name server knew
+    it. Else a broker has lost the topic.
     """
+
+    _refusals = (MessageIllegal,)
 
     def __init__(
         self,
         pipeline: SendPipeline,
         set_aside: SetAside | None,
         *,
-        names_topics: bool = False,
+        is_new_topic: Callable[[str], bool] = lambda topic: False,
         keeps_order: bool = False,
         unit: str = "row",
     ) -> None:
         self._pipeline = pipeline
         self._set_aside = set_aside
-        self._refusals = (MessageIllegal, TopicNotExist) if names_topics else (MessageIllegal,)
+        self._is_new_topic = is_new_topic
         self._keeps_order = keeps_order
         self._unit = unit
         self._refused: deque[Outcome] = deque()
@@ -106,7 +109,7 @@ class Outgoing:
         """Count rows, keep refused ones that can be set aside, and raise `Unsendable` for the first other failure."""
         failure: Outcome | None = None
         for outcome in outcomes:
-            if isinstance(outcome.error, self._refusals) and self._can_set_aside(outcome.request):
+            if self._is_of_row(outcome.request, outcome.error) and self._can_set_aside(outcome.request):
                 self._refused.append(outcome)
                 continue
             self._count(outcome)
@@ -128,6 +131,10 @@ class Outgoing:
     def _note_end(self, rows: Iterable[int]) -> None:
         if self._doubtful:
             self._doubtful.difference_update(rows)
+
+    def _is_of_row(self, request: SendRequest, error: RocketMQError | None) -> bool:
+        is_missing = isinstance(error, TopicNotExist) and self._is_new_topic(request.topic)
+        return is_missing or isinstance(error, self._refusals)
 
     def _can_set_aside(self, request: SendRequest) -> bool:
         """Return whether a refused request can be treated row by row without changing the order of a key's rows."""
@@ -152,7 +159,7 @@ class Outgoing:
     def _unsendable(self, request: SendRequest, error: RocketMQError) -> Unsendable:
         what = f"{_describe(request.rows, self._unit)} could not be sent: {error.code}, {error.what}"
         where: Where = {"topic": request.topic, **error.where}
-        is_bad_row = isinstance(error, self._refusals)
+        is_bad_row = self._is_of_row(request, error)
         return Unsendable(what, advice=_advice(request, error), where=where, is_bad_row=is_bad_row)
 
 

@@ -42,6 +42,7 @@ class FrozenQueues:
         self._has_times = has_times
         self._may_create = may_create
         self._known: dict[str, Queues] = {known[0].topic: known} if known else {}
+        self._new: set[str] = set()
         self._seen: frozenset[str] = frozenset()
         """The brokers that were registered after a missing topic was waited for."""
 
@@ -54,16 +55,28 @@ class FrozenQueues:
             self._known[topic] = self._freeze(topic)
         return self._known[topic]
 
+    def is_new(self, topic: str) -> bool:
+        """Return whether no name server knew the topic, so that its first messages should create it."""
+        return topic in self._new
+
     def _freeze(self, topic: str) -> Queues:
         may_create, has_times, must_wait = self._may_create, self._has_times, self._must_wait()
         try:
-            return freeze_queues(
+            queues = freeze_queues(
                 self._cluster, topic, may_create=may_create, has_times=has_times, waits_for_topic=must_wait
             )
+            self._note_new(topic)
+            return queues
         except TopicNotFound as error:
             _log.warning("rows for a topic cannot be sent: %s", error)
             self._seen |= self._registered()
             return ()
+
+    def _note_new(self, topic: str) -> None:
+        try:
+            self._cluster.routes.route(topic)
+        except TopicNotFound:
+            self._new.add(topic)
 
     def _must_wait(self) -> bool:
         """Return whether a missing topic may be that of a broker that has not registered yet.

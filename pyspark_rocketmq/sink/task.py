@@ -59,7 +59,7 @@ class _Task:
         self._outgoing = Outgoing(
             SendPipeline(worker_cluster(options.cluster), options.send, queues),
             self._way.take_refused if self._way else None,
-            names_topics=options.encode.topic is None,
+            is_new_topic=queues.is_new,
             keeps_order=options.send.keeps_order,
         )
         self._report = WriteReport(batch, partition)

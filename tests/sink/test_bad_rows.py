@@ -250,10 +250,16 @@ def test_rows_of_a_topic_that_does_not_exist(target: Target, caplog: pytest.LogC
 
 
 def test_rows_of_a_topic_that_is_refused(make_target: MakeTarget) -> None:
-    """If a broker refuses to create a topic although it has the template, the topic's rows are bad rows, too."""
+    """If a broker refuses to create a topic although it has the template, the topic's rows are bad rows, too.
+
+    A broker that does not know a topic which a name server knows has lost it: this fails the task.
+    """
     target = make_target(settings=replace(Settings(), auto_create_topics=False))
     report = target.write(frame(topic=[TOPIC, "nowhere", TOPIC]), {"topic": "", **DROP})
     assert (report.rows, report.dropped) == (3, 1) and target.bodies() == [b"0", b"2"]
+    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=RequestCode.SEND_BATCH_MESSAGE, times=3)
+    with pytest.raises(WriteError, match=r"\[SINK_WRITE\].*TOPIC_NOT_EXIST.*create it"):
+        target.write(frame(topic=[TOPIC]), {"topic": "", **DROP})
     with pytest.raises(
         WriteError, match=r"TOPIC_NOT_EXIST.*may have \(.*\); create it: mqadmin.*-t nowhere, or let.*autoCreate"
     ):
