@@ -8,7 +8,7 @@
     │                                  LimitExceeded
     ├─ TransportError    [retriable]   ConnectError, ConnectionLost, RequestTimeout (TimeoutError)
     ├─ RouteError   [refresh_routes]   TopicNotFound, QueueMoved, NoBrokerAvailable, StaticTopicUnsupported,
-    │                                  AddressNotAllowed, BatchQueuesUnsupported
+    │                                  AddressNotAllowed
     ├─ BrokerError                     a response code that is not success; leaves in `broker_errors`
     ├─ GroupError                      GroupInUse, GroupReadTwice, LockRefused
     ├─ PlanTooLarge                    a batch of too many tasks
@@ -245,13 +245,6 @@ class StaticTopicUnsupported(RouteError):
     """A topic with logical queue mapping, whose offsets would be misread."""
 
     code = "STATIC_TOPIC_UNSUPPORTED"
-    refresh_routes = False
-
-
-class BatchQueuesUnsupported(RouteError):
-    """A topic with batch consume queues, where a batch of messages may be stored and never be readable."""
-
-    code = "BATCH_QUEUES_UNSUPPORTED"
     refresh_routes = False
 
 

@@ -60,7 +60,7 @@ def _letter_of_row(columns: Columns, index: int, place: str, fault: Fault) -> De
         _text(columns.keys, index),
         _text(columns.tags, index),
         _properties(columns, index),
-        shown((topic.as_py() or b"").decode()),
+        shown((topic.as_py() or b"").decode(errors="backslashreplace")),
         f"{fault.column}: {fault.what}",
     )
     content = hashlib.blake2b(repr(letter).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
@@ -116,6 +116,6 @@ def to_batch(letters: Collection[DeadLetter], most_bytes: int, *, is_bare: bool 
 def _entries(letter: DeadLetter, is_bare: bool) -> Sequence[Mapping[str, object]]:
     properties = {} if is_bare else dict(letter.properties)
     properties[CAUSE] = shown(letter.cause, _MOST_CAUSE).encode()
-    if letter.origin_topic:
+    if letter.origin_topic.strip():
         properties[ORIGIN_TOPIC] = letter.origin_topic.encode()
     return [{"key": name, "value": value} for name, value in properties.items()]

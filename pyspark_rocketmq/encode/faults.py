@@ -110,10 +110,16 @@ def _topic_faults(columns: Columns) -> Iterator[tuple[int, Fault]]:
     encoded = columns.topic.dictionary_encode(null_encoding="encode")
     codes = encoded.indices.to_numpy()
     for code, topic in enumerate(encoded.dictionary.to_pylist()):
-        what = "the topic is null" if topic is None else topic_fault(topic.decode())
+        what = _fault_of_topic(topic)
         if what is not None:
             for row in np.flatnonzero(codes == code).tolist():
                 yield row, Fault("topic", what)
+
+
+def _fault_of_topic(topic: bytes | None) -> str | None:
+    if topic is None:
+        return "the topic is null"
+    return topic_fault(topic.decode()) if is_utf8(topic) else "the text is no UTF-8"
 
 
 # --- tests on texts --------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class Placing(NamedTuple):
     queue_of: Integers
     """The place of each row's queue among those of its topic, or `ANY_QUEUE`."""
     faults: dict[int, Fault]
-    """The rows whose queue does not exist or is not writable."""
+    """The rows whose topic is missing, or whose queue does not exist or is not writable."""
 
 
 def place_rows(columns: Columns, queues_of: Queues, *, by_key: bool) -> Placing:
@@ -46,10 +46,7 @@ def place_rows(columns: Columns, queues_of: Queues, *, by_key: bool) -> Placing:
     for code, queues in enumerate(placing.queues):
         rows = topic_of == code
         if not queues:
-            fault = Fault(
-                "topic",
-                f"{placing.topics[code]} is missing or has no writable queue; create it, or give it write permission",
-            )
+            fault = Fault("topic", f"no name server knows {placing.topics[code]}; create it")
             placing.faults.update(dict.fromkeys(np.flatnonzero(rows).tolist(), fault))
             continue
         if by_key and columns.sharding_key is not None:
@@ -103,7 +100,7 @@ def _brokers_of_rows(rows: Mask, broker_names: pa.Array | None, brokers: Sequenc
 
 def _describe_missing(named: NamedQueues, row: int, brokers: Sequence[str]) -> str:
     name = named.broker_names[row].as_py() if named.broker_names is not None else None
-    queue = f"queue {named.numbers[row]}" + (f" of {name.decode()!r:.80}" if name else "")
+    queue = f"queue {named.numbers[row]}" + (f" of {name.decode(errors='backslashreplace')!r:.80}" if name else "")
     if not name and len(brokers) > 1:
         return f"{queue} exists at several brokers ({', '.join(brokers)}); name one in the column brokerName"
     return f"{queue} does not exist or is not writable; the topic has writable queues at {', '.join(brokers)}"

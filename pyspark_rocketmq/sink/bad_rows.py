@@ -13,7 +13,7 @@ from ..encode.requests import Encoder
 from ..encode.settings import EncodeSettings
 from ..errors import RocketMQError, shown
 from ..model import SendRequest
-from .outgoing import Outgoing
+from .outgoing import Outgoing, Unsendable
 
 if TYPE_CHECKING:
     from ..decode.decoder import RecordBatch
@@ -29,7 +29,10 @@ class BadRowWay(Protocol):
     """A way for rows that cannot be sent."""
 
     dropped: int
-    dead_letters: int
+
+    @property
+    def dead_letters(self) -> int:
+        """The number of rows whose dead letters have landed."""
 
     def take_faults(self, batch: RecordBatch, first: int, faults: Mapping[int, Fault]) -> None:
         """Take rows of a record batch whose first row has the number `first`; `faults` has them by their numbers."""
@@ -39,6 +42,9 @@ class BadRowWay(Protocol):
 
     def finish(self) -> None:
         """Wait until what was done about the rows is complete."""
+
+    def stop(self) -> None:
+        """Do nothing more, but count what was done."""
 
     def close(self) -> None:
         """Release what the way holds."""
@@ -50,7 +56,11 @@ class Dropper:
     def __init__(self, place: str) -> None:
         self._place = place
         self.dropped = 0
-        self.dead_letters = 0
+
+    @property
+    def dead_letters(self) -> int:
+        """Return 0."""
+        return 0
 
     def take_faults(self, batch: RecordBatch, first: int, faults: Mapping[int, Fault]) -> None:
         """Drop rows of a record batch."""
@@ -69,6 +79,9 @@ class Dropper:
 
     def finish(self) -> None:
         """Do nothing: dropped rows are done with."""
+
+    def stop(self) -> None:
+        """Do nothing."""
 
     def close(self) -> None:
         """Do nothing."""
@@ -98,7 +111,11 @@ class DeadLetters:
         self._sent = 0
         """Number of rows that the encoder has got."""
         self.dropped = 0
-        self.dead_letters = 0
+
+    @property
+    def dead_letters(self) -> int:
+        """The number of dead letters that have landed."""
+        return self._outgoing.landed if self._outgoing else 0
 
     def take_faults(self, batch: RecordBatch, first: int, faults: Mapping[int, Fault]) -> None:
         """Send rows of a record batch."""
@@ -113,22 +130,32 @@ class DeadLetters:
         if self._outgoing:
             self._outgoing.finish()
 
+    def stop(self) -> None:
+        """Send no more dead letters, and count those that have landed."""
+        if self._outgoing:
+            self._outgoing.stop()
+
     def close(self) -> None:
         """Leave dead letters that are still in flight to themselves."""
         if self._outgoing:
             self._outgoing.close()
 
     def _send(self, letters: Sequence[DeadLetter]) -> None:
-        self._outgoing = self._outgoing or self._open()
-        self.dead_letters += len(letters)
-        refused = self._encode(letters, is_bare=False)
-        if refused:
-            self._encode(refused, is_bare=True)
+        refused = [letter for letter, _ in self._send_sound(letters, is_bare=False)]
+        if not refused:
+            return
+        for letter, fault in self._send_sound(refused, is_bare=True):
+            raise Unsendable(
+                f"the row {letter.row_id} cannot become a dead letter, because of its {fault.column}: {fault.what}",
+                advice="correct or leave out such rows, or set onBadRow=drop",
+                where={"topic": letter.origin_topic},
+                is_bad_row=True,
+            )
 
-    def _encode(self, letters: Sequence[DeadLetter], *, is_bare: bool) -> list[DeadLetter]:
-        """Send dead letters; return those that are not sent because they have the fault of their rows."""
+    def _send_sound(self, letters: Sequence[DeadLetter], *, is_bare: bool) -> list[tuple[DeadLetter, Fault]]:
+        """Send dead letters; return those that are not sent because they have a fault, as their rows may have."""
+        self._outgoing = self._outgoing or self._open()
         first, self._sent = self._sent, self._sent + len(letters)
         encoded = self._encoder.encode(to_batch(letters, self._most_bytes, is_bare=is_bare))
-        if self._outgoing:
-            self._outgoing.send(encoded.requests)
-        return [letters[number - first] for number in encoded.faults]
+        self._outgoing.send(encoded.requests)
+        return [(letters[number - first], fault) for number, fault in encoded.faults.items()]

@@ -6,6 +6,7 @@ broker refuses for good is set aside, if the options have a way for such rows; a
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from ..broker_errors import MessageIllegal, TopicNotExist
@@ -13,6 +14,7 @@ from ..errors import RocketMQError, Where
 from ..model import SendRequest
 from ..send import Outcome, SendPipeline, SendStatistics
 from ..wire.batch import decode_batch
+from .queues import creation_advice
 
 __all__ = ["Outgoing", "Unsendable", "split_batch"]
 
@@ -35,46 +37,54 @@ class Unsendable(Exception):
 class Outgoing:
     """The requests of one task that are in flight, and the numbers of rows that have ended.
 
-    If rows name their topics, a topic that does not exist is the fault of its rows.
+    A topic that a broker does not know is the fault of its rows only if `is_new_topic` says that no name server knew
+    it. Else a broker has lost the topic.
     """
+
+    _refusals = (MessageIllegal,)
 
     def __init__(
         self,
         pipeline: SendPipeline,
         set_aside: SetAside | None,
         *,
-        names_topics: bool = False,
+        is_new_topic: Callable[[str], bool] = lambda topic: False,
         keeps_order: bool = False,
         unit: str = "row",
     ) -> None:
         self._pipeline = pipeline
         pipeline.pass_over(self._is_passed_over)
         self._set_aside = set_aside
-        self._refusals = (MessageIllegal, TopicNotExist) if names_topics else (MessageIllegal,)
+        self._is_new_topic = is_new_topic
         self._keeps_order = keeps_order
         self._unit = unit
+        self._refused: deque[Outcome] = deque()
+        """Outcomes that wait to be treated row by row, still without counting."""
+        self._doubtful: set[int] = set()
+        """Rows of batches that may be stored although they were refused in the end; what becomes of each is open."""
         self.landed = 0
         self.unknown = 0
         """Rows that may be stored without an accepted acknowledgement."""
 
     def send(self, requests: Iterable[SendRequest]) -> None:
         """Send requests; wait only while too many are in flight. Raise `Unsendable` if an earlier one has failed."""
-        for number, request in enumerate(requests, 1):
-            self._pipeline.submit(request)
-            if number % _SUBMITTED_AT_ONCE == 0:
-                self._judge(self._pipeline.take_outcomes())
-        self._judge(self._pipeline.take_outcomes())
+        self._submit(requests)
+        self._treat_refused()
 
     def finish(self) -> None:
         """Wait until all requests have ended, also those that this wait adds; raise `Unsendable` if one has failed."""
         while outcomes := self._flush():
             self._judge(outcomes)
+            self._treat_refused()
 
     def stop(self) -> None:
         """Wait until the requests in flight have ended, count their rows, and send nothing more."""
         self._pipeline.stop()
-        for outcome in self._pipeline.take_outcomes():
+        for outcome in (*self._refused, *self._pipeline.take_outcomes()):
             self._count(outcome)
+        self._refused.clear()
+        self.unknown += len(self._doubtful)
+        self._doubtful.clear()
 
     @property
     def statistics(self) -> SendStatistics:
@@ -93,43 +103,69 @@ class Outgoing:
         self._pipeline.flush()
         return self._pipeline.take_outcomes()
 
+    def _submit(self, requests: Iterable[SendRequest]) -> None:
+        for number, request in enumerate(requests, 1):
+            self._pipeline.submit(request)
+            if number % _SUBMITTED_AT_ONCE == 0:
+                self._judge(self._pipeline.take_outcomes())
+        self._judge(self._pipeline.take_outcomes())
+
     def _judge(self, outcomes: Iterable[Outcome]) -> None:
-        """Count rows that landed, set refused ones aside, and raise `Unsendable` for the first other failure."""
+        """Count rows, keep refused ones that can be set aside, and raise `Unsendable` for the first other failure."""
         failure: Outcome | None = None
         for outcome in outcomes:
+            if self._is_of_row(outcome.request, outcome.error) and self._can_set_aside(outcome.request):
+                self._refused.append(outcome)
+                continue
             self._count(outcome)
-            if isinstance(outcome.error, self._refusals) and self._can_set_aside(outcome.request):
-                self._treat_refusal(outcome.request, outcome.error)
-            elif outcome.error is not None:
+            if outcome.error is not None:
                 failure = failure or outcome
         if failure is not None and failure.error is not None:
             raise self._unsendable(failure.request, failure.error) from failure.error
 
     def _count(self, outcome: Outcome) -> None:
-        count = len(outcome.request.rows)
+        rows = outcome.request.rows
         if outcome.error is None:
-            self.landed += count
+            self.landed += len(rows)
         elif outcome.is_unknown or outcome.receipt is not None:
-            self.unknown += count
+            self.unknown += len(rows)
+        else:
+            return
+        self._note_end(rows)
+
+    def _note_end(self, rows: Iterable[int]) -> None:
+        if self._doubtful:
+            self._doubtful.difference_update(rows)
+
+    def _is_of_row(self, request: SendRequest, error: RocketMQError | None) -> bool:
+        is_missing = isinstance(error, TopicNotExist) and self._is_new_topic(request.topic)
+        return is_missing or isinstance(error, self._refusals)
 
     def _can_set_aside(self, request: SendRequest) -> bool:
         """Return whether a refused request can be treated row by row without changing the order of a key's rows."""
         return self._set_aside is not None and not (request.is_batch and self._keeps_order)
 
-    def _treat_refusal(self, request: SendRequest, error: RocketMQError) -> None:
-        if request.is_batch:
-            self.send(split_batch(request))
-        elif self._set_aside is not None:
-            self._set_aside(request, error)
+    def _treat_refused(self) -> None:
+        """Send the rows of refused batches one by one, and set refused rows aside.
+
+        A row that is set aside counts nowhere else. If that raises, the row stays among the refused ones.
+        """
+        while self._refused:
+            request, _, error, is_unknown = self._refused[0]
+            if request.is_batch:
+                self._refused.popleft()
+                self._doubtful.update(request.rows if is_unknown else ())
+                self._submit(split_batch(request))
+            elif self._set_aside is not None and error is not None:
+                self._set_aside(request, error)
+                self._refused.popleft()
+                self._note_end(request.rows)
 
     def _unsendable(self, request: SendRequest, error: RocketMQError) -> Unsendable:
-        is_refused = isinstance(error, self._refusals)
-        advice = error.advice
-        if is_refused and request.is_batch:
-            advice = "set sendBatchSize=1 to find the row; " + advice
         what = f"{_describe(request.rows, self._unit)} could not be sent: {error.code}, {error.what}"
         where: Where = {"topic": request.topic, **error.where}
-        return Unsendable(what, advice=advice, where=where, is_bad_row=is_refused)
+        is_bad_row = self._is_of_row(request, error)
+        return Unsendable(what, advice=_advice(request, error), where=where, is_bad_row=is_bad_row)
 
 
 def split_batch(request: SendRequest) -> Iterator[SendRequest]:
@@ -137,6 +173,13 @@ def split_batch(request: SendRequest) -> Iterator[SendRequest]:
     for number, entry in zip(request.rows, decode_batch(request.body), strict=True):
         properties = entry.properties_text.decode()
         yield request._replace(body=entry.body, properties=properties, rows=(number,), is_batch=False, flag=entry.flag)
+
+
+def _advice(request: SendRequest, error: RocketMQError) -> str:
+    if isinstance(error, TopicNotExist):
+        return f"{creation_advice(request.topic)}, or let brokers create topics (autoCreateTopicEnable=true)"
+    is_of_a_row = isinstance(error, MessageIllegal) and request.is_batch
+    return "set sendBatchSize=1 to find the row; " * is_of_a_row + error.advice
 
 
 def _describe(rows: Collection[int], unit: str) -> str:

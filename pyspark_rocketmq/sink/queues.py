@@ -3,6 +3,10 @@
 All tasks of a batch then place a key alike, even if queues are added meanwhile. A topic that does not exist is created
 by its first messages, as with RocketMQ's own producer, if brokers are set up for that (`autoCreateTopicEnable`); the
 queues that it will have are known before.
+
+A topic that cannot be written now, because its brokers or its write permission are away, is waited for. Name servers
+that were started a moment ago know no topic until the brokers register there again. So a topic is missing only if they
+do not know it for longer than brokers take for that.
 """
 
 from __future__ import annotations
@@ -10,27 +14,22 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from itertools import count
 
 from ..broker_errors import RequestCodeNotSupported
 from ..cluster.cluster import Cluster
-from ..errors import BatchQueuesUnsupported, NoBrokerAvailable, RocketMQError, TopicNotFound
+from ..errors import NoBrokerAvailable, RocketMQError, TopicNotFound
 from ..model import MessageQueue
 from ..net.deadline import Deadline
-from ..wire.bodies import TopicConfig
 from ..wire.commands import GetTopicConfigRequestHeader
 
-__all__ = ["FrozenQueues", "freeze_queues"]
+__all__ = ["FrozenQueues", "creation_advice", "freeze_queues"]
 
 _PAUSE_S = 0.5
-_QUEUE_TYPE, _BATCH_QUEUES = "queue.type", "BatchCQ"
+_REGISTRATION_S = 35.0
+"""The time within which each broker registers at the name servers again: every 30 s, and some time for the request."""
 _log = logging.getLogger(__name__)
 
 Queues = Sequence[MessageQueue]
-
-
-class NotWritable(NoBrokerAvailable):
-    """A topic that may not be written although a master of it is up."""
 
 
 class FrozenQueues:
@@ -43,73 +42,138 @@ class FrozenQueues:
         self._has_times = has_times
         self._may_create = may_create
         self._known: dict[str, Queues] = {known[0].topic: known} if known else {}
+        self._new: set[str] = set()
+        self._seen: frozenset[str] = frozenset()
+        """The brokers that were registered after a missing topic was waited for."""
 
     def __call__(self, topic: str) -> Queues:
-        """Return the topic's queues; none if it is missing, or not writable, so that its rows are at fault.
+        """Return the topic's queues; none if it is missing for good, so that its rows are at fault.
 
-        Raise if its brokers stay away, which is no fault of a row.
+        Raise if its brokers or its write permission stay away, which is no fault of a row.
         """
         if topic not in self._known:
             self._known[topic] = self._freeze(topic)
         return self._known[topic]
 
+    def is_new(self, topic: str) -> bool:
+        """Return whether no name server knew the topic, so that its first messages should create it."""
+        return topic in self._new
+
     def _freeze(self, topic: str) -> Queues:
+        may_create, has_times, must_wait = self._may_create, self._has_times, self._must_wait()
         try:
-            return freeze_queues(self._cluster, topic, may_create=self._may_create, has_times=self._has_times)
-        except (TopicNotFound, NotWritable) as error:
+            queues = freeze_queues(
+                self._cluster, topic, may_create=may_create, has_times=has_times, waits_for_topic=must_wait
+            )
+            self._note_new(topic)
+            return queues
+        except TopicNotFound as error:
             _log.warning("rows for a topic cannot be sent: %s", error)
+            self._seen |= self._registered()
             return ()
 
+    def _note_new(self, topic: str) -> None:
+        try:
+            self._cluster.routes.route(topic)
+        except TopicNotFound:
+            self._new.add(topic)
 
-def freeze_queues(cluster: Cluster, topic: str, *, may_create: bool = True, has_times: bool = False) -> Queues:
+    def _must_wait(self) -> bool:
+        """Return whether a missing topic may be that of a broker that has not registered yet.
+
+        A broker registers all its topics at once. So those of brokers that are there again are known.
+        """
+        return not self._seen or not self._seen <= self._registered()
+
+    def _registered(self) -> frozenset[str]:
+        return frozenset(broker.broker_name for broker in self._cluster.name_servers.fetch_brokers())
+
+
+def freeze_queues(
+    cluster: Cluster, topic: str, *, may_create: bool = True, has_times: bool = False, waits_for_topic: bool = False
+) -> Queues:
     """Return the topic's writable queues in the order of Java's client; for a missing topic, those that it will have.
 
-    Wait for the topic's brokers if all of them are away, at most as long as the cluster's settings allow. Raise
-    `TopicNotFound` if the topic is missing and no broker creates it, or if `may_create` is false; `NoBrokerAvailable`
-    if brokers stay away, `NotWritable` if no queue is writable; and `BatchQueuesUnsupported` if its queues are batch
-    consume queues.
+    Wait for the topic's brokers if all of them are away, and for its write permission, at most as long as the cluster's
+    settings allow; then raise `NoBrokerAvailable`. Raise `TopicNotFound` if the topic is missing and no broker creates
+    it, or if `may_create` is false; with `waits_for_topic` only after brokers had the time to register.
 
     `has_times` says whether rows have times before which they are not delivered: brokers before 5.0 ignore them.
     """
-    deadline = Deadline.after(cluster.settings.wait_for_brokers_s or 0.0)
-    for number in count():
+    longest_s = cluster.settings.wait_for_brokers_s or 0.0
+    waits = _Waits(longest_s, min(longest_s, _REGISTRATION_S) if waits_for_topic else 0.0)
+    while True:
         try:
             queues = _list_queues(cluster, topic, may_create=may_create)
             break
-        except NoBrokerAvailable as error:
-            if deadline.expired or isinstance(error, NotWritable):
-                raise
-            if number == 0:
-                _log.warning("waiting for a broker, up to %g s (sendTimeoutMs): %s", deadline.seconds, error)
+        except (NoBrokerAvailable, TopicNotFound) as error:
+            waits.check(error)
         time.sleep(_PAUSE_S)
         cluster.routes.expire(topic)
-    _check_kind(cluster, topic, has_times=has_times)
+    if has_times:
+        _warn_of_old_brokers(cluster, topic)
     return queues
+
+
+class _Waits:
+    """The time left to wait for brokers, and for a missing topic, whose time begins when brokers are there."""
+
+    def __init__(self, brokers_s: float, topic_s: float) -> None:
+        self._brokers_due, self._topic_s = Deadline.after(brokers_s), topic_s
+        self._topic_due: Deadline | None = None
+        self._has_warned = False
+
+    def check(self, error: NoBrokerAvailable | TopicNotFound) -> None:
+        """Raise the error if the time for what it says is over; else warn of the wait, once."""
+        if isinstance(error, TopicNotFound):
+            due = self._topic_due = self._topic_due or Deadline.after(self._topic_s)
+        else:
+            due, self._topic_due = self._brokers_due, None
+        if due.expired:
+            raise error
+        if not self._has_warned:
+            _log.warning("waiting up to %g s (sendTimeoutMs): %s", due.seconds, error)
+        self._has_warned = True
+
+
+def creation_advice(topic: str) -> str:
+    """Return the advice for a missing topic."""
+    return f"create it: mqadmin updateTopic -n <name server> -c <cluster> -t {topic}"
 
 
 def _list_queues(cluster: Cluster, topic: str, *, may_create: bool) -> Queues:
     try:
-        return _known_queues(cluster, topic, may_create=may_create)
+        return _known_queues(cluster, topic)
     except TopicNotFound as error:
         _require_brokers(cluster, topic, error)
-        return _find_again(cluster, topic, may_create=may_create)
-
-
-def _known_queues(cluster: Cluster, topic: str, *, may_create: bool) -> Queues:
+    new = _new_queues(cluster, topic) if may_create else ()
+    # Brokers that were seen above may have registered after the first look, each with all its topics.
     try:
-        route = cluster.routes.route(topic)
-    except TopicNotFound:
-        if not may_create:
-            raise
-        queues = cluster.writable.queues(topic)
-        _log.warning("topic %s does not exist; its first messages create it with %d queues", topic, len(queues))
-        return queues
+        return _known_queues(cluster, topic)
+    except TopicNotFound as error:
+        if new:
+            _log.warning("topic %s does not exist; its first messages create it with %d queues", topic, len(new))
+            return new
+        why = "no broker creates topics" if may_create else "ordering=key does not create those of a column"
+        what = f"no name server knows the topic, and {why}"
+        raise TopicNotFound(what, advice=creation_advice(topic), topic=topic) from error
+
+
+def _known_queues(cluster: Cluster, topic: str) -> Queues:
+    """Return the writable queues of a topic that exists; raise if there are none."""
+    route = cluster.routes.route(topic)
     if not route.writable:
-        what = "no queue of the topic may be written now"
-        if any(endpoint.is_master for broker in route.brokers.values() for endpoint in broker.endpoints):
-            raise NotWritable(what, advice="give the topic write permission", topic=topic)
-        raise NoBrokerAvailable(f"{what}: no broker has a master", advice="bring its brokers back", topic=topic)
+        advice = "give the topic write permission, or bring its brokers back"
+        raise NoBrokerAvailable("no queue of the topic may be written now", advice=advice, topic=topic)
     return route.writable
+
+
+def _new_queues(cluster: Cluster, topic: str) -> Queues:
+    """Return the queues that a missing topic gets from its first messages; none if no broker creates topics."""
+    try:
+        return cluster.writable.queues(topic)
+    except TopicNotFound:
+        return ()
 
 
 def _require_brokers(cluster: Cluster, topic: str, error: TopicNotFound) -> None:
@@ -119,41 +183,14 @@ def _require_brokers(cluster: Cluster, topic: str, error: TopicNotFound) -> None
         raise NoBrokerAvailable("no broker is registered", advice=advice, topic=topic) from error
 
 
-def _find_again(cluster: Cluster, topic: str, *, may_create: bool) -> Queues:
-    """Return the queues of a topic that was not found before brokers were seen, which may have registered meanwhile."""
-    try:
-        return _known_queues(cluster, topic, may_create=may_create)
-    except TopicNotFound as error:
-        why = "no broker creates topics" if may_create else "ordering=key does not create those of a column"
-        what = f"no name server knows the topic, and {why}"
-        advice = f"create it: mqadmin updateTopic -n <name server> -c <cluster> -t {topic}"
-        raise TopicNotFound(what, advice=advice, topic=topic) from error
-
-
-# --- what brokers tell about the topic --------------------------------------------------------------------------------
-
-
-def _check_kind(cluster: Cluster, topic: str, *, has_times: bool) -> None:
-    """Raise if the topic has batch consume queues, as far as a broker tells.
-
-    Releases before 5.0 have none, and do not know the request. Warn if they would ignore the times of rows.
-    """
+def _warn_of_old_brokers(cluster: Cluster, topic: str) -> None:
+    """Warn if brokers would ignore the times of rows: those before 5.0, which do not know a request for topics."""
     header = GetTopicConfigRequestHeader(topic=topic)
     deadline = Deadline.after(cluster.settings.net.request_timeout_s)
     try:
-        config = cluster.brokers.ask_any(topic, header, deadline=deadline).body(TopicConfig)
+        cluster.brokers.ask_any(topic, header, deadline=deadline)
+    except RequestCodeNotSupported:
+        text = "the brokers of topic %s seem to be older than 5.0, which deliver rows at once, whatever their column "
+        _log.warning(text + "deliverTimeMs says; use delayTimeLevel", topic)
     except RocketMQError as error:
-        if has_times and isinstance(error, RequestCodeNotSupported):
-            text = (
-                "the brokers of topic %s seem to be older than 5.0, which deliver rows at once, whatever their column "
-            )
-            _log.warning(text + "deliverTimeMs says; use delayTimeLevel", topic)
-        _log.debug("the kind of queues of topic %s is not known: %s", topic, error)
-        return
-    if (config.attributes or {}).get(_QUEUE_TYPE) == _BATCH_QUEUES:
-        raise BatchQueuesUnsupported(
-            f"the topic has batch consume queues ({_QUEUE_TYPE}={_BATCH_QUEUES}), in which a batch without an id of "
-            "its own is acknowledged and may never be readable",
-            advice="write to a topic with ordinary queues",
-            topic=topic,
-        )
+        _log.debug("the release of the brokers of topic %s is not known: %s", topic, error)

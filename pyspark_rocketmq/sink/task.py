@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..cluster.cluster import worker_cluster
 from ..encode.faults import Fault
 from ..encode.ids import BatchIdentity
-from ..encode.requests import Encoder
-from ..errors import BadRow, WriteError
+from ..encode.requests import Encoded, Encoder
+from ..errors import BadRow, RouteError, TransportError, WriteError, shown
 from ..model import MessageQueue
 from ..options.writer_options import BadRows, GivenBatch
 from ..send import SendPipeline
@@ -59,7 +59,7 @@ class _Task:
         self._outgoing = Outgoing(
             SendPipeline(worker_cluster(options.cluster), options.send, queues),
             self._way.take_refused if self._way else None,
-            names_topics=options.encode.topic is None,
+            is_new_topic=queues.is_new,
             keeps_order=options.send.keeps_order,
         )
         self._report = WriteReport(batch, partition)
@@ -76,6 +76,8 @@ class _Task:
                 self._way.finish()
         except Unsendable as failure:
             self._outgoing.stop()
+            if self._way:
+                self._way.stop()
             raise self._error(failure) from failure.__cause__
         self._require_all()
         return self._make_report()
@@ -100,12 +102,20 @@ class _Task:
 
     def _send(self, piece: RecordBatch) -> None:
         began, first = time.perf_counter(), self._taken
-        encoded = self._encoder.encode(piece)
-        self._encoding_s += time.perf_counter() - began
         self._taken += piece.num_rows
+        encoded = self._encode(piece)
+        self._encoding_s += time.perf_counter() - began
         if encoded.faults:
             self._treat_faults(piece, first, encoded.faults)
         self._outgoing.send(encoded.requests)
+
+    def _encode(self, piece: RecordBatch) -> Encoded:
+        """Encode rows; raise `Unsendable` if the queues of a topic that they name cannot be listed."""
+        try:
+            return self._encoder.encode(piece)
+        except (RouteError, TransportError) as error:
+            what = f"the queues of a topic could not be listed: {error.code}, {error.what}"
+            raise Unsendable(what, advice=error.advice, where=error.where, is_bad_row=False) from error
 
     def _treat_faults(self, piece: RecordBatch, first: int, faults: dict[int, Fault]) -> None:
         if self._way:
@@ -113,7 +123,7 @@ class _Task:
             return
         number = min(faults)
         column, what = faults[number]
-        topic = self._plan.options.encode.topic or str(piece.column("topic")[number - first].as_py())
+        topic = self._plan.options.encode.topic or _shown_text(piece.column("topic"), number - first)
         raise Unsendable(
             f"row {number} cannot be sent, because of its column {column}: {what}",
             advice="correct or leave out such rows, or set onBadRow to deadLetter or drop",
@@ -188,3 +198,9 @@ class _Task:
             queues,
             options.dead_letter_topic,
         )
+
+
+def _shown_text(texts: Any, index: int) -> str:
+    """Return a text of a column for an error; Spark's texts may hold bytes that are no UTF-8."""
+    buffer = texts[index].as_buffer()
+    return "null" if buffer is None else shown(buffer.to_pybytes().decode(errors="backslashreplace"))

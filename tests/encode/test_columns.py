@@ -17,8 +17,8 @@ BODY = pa.array([b"x"])
 
 
 def queues_of(topic: str) -> Sequence[MessageQueue]:
-    """Return one queue at each of two brokers; none for a topic that may only be read."""
-    if topic == "read-only":
+    """Return one queue at each of two brokers; none for a topic that is missing."""
+    if topic == "missing":
         return []
     return [MessageQueue(topic, "broker-a", 0), MessageQueue(topic, "broker-b", 1)]
 
@@ -64,6 +64,7 @@ def test_wrong_frames_are_refused(columns: dict[str, Any], topic: str | None, te
         ({"topic": ["no topic", "t"]}, "'no topic' is no topic's name"),
         ({"topic": ["%DLQ%g", "t"]}, "%DLQ%g belongs to a consumer group"),
         ({"topic": pa.array([None, "t"])}, "the topic is null"),
+        ({"topic": pa.array([b"\xff", b"t"]).view(pa.string())}, "the text is no UTF-8"),
         ({"tags": ["a|b", ""]}, "holds `|`"),
         ({"keys": pa.array([b"\x80", None])}, "no UTF-8"),
         ({"shardingKey": ["a\x01", ""]}, "control character 1 or 2"),
@@ -73,7 +74,7 @@ def test_wrong_frames_are_refused(columns: dict[str, Any], topic: str | None, te
         ({"delayTimeLevel": pa.array([19, 0], pa.int32())}, "not in 0..18"),
         ({"deliverTimeMs": [-1, 0]}, "negative"),
         ({"queueId": pa.array([None, None], pa.int32()), "brokerName": ["broker-a", ""]}, "without a queueId"),
-        ({"topic": ["read-only", "t"]}, "read-only is missing or has no writable queue"),
+        ({"topic": ["missing", "t"]}, "no name server knows missing; create it"),
         ({"queueId": pa.array([0, None], pa.int32())}, "exists at several brokers (broker-a, broker-b); name one"),
         ({"queueId": pa.array([1, None], pa.int32()), "brokerName": ["broker-a", ""]}, "does not exist or is not"),
     ],

@@ -9,7 +9,14 @@ import pytest
 
 from broker_stub.faults import NAME_SERVER
 from broker_stub.settings import Settings
+from pyspark_rocketmq.cluster.cluster import worker_cluster
+from pyspark_rocketmq.encode.faults import Fault
+from pyspark_rocketmq.encode.ids import BatchIdentity
+from pyspark_rocketmq.encode.settings import EncodeSettings
 from pyspark_rocketmq.errors import BadRow, WriteError
+from pyspark_rocketmq.send import SendPipeline
+from pyspark_rocketmq.sink.bad_rows import DeadLetters
+from pyspark_rocketmq.sink.outgoing import Outgoing, Unsendable
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.compression import compression_of, decompress
 from pyspark_rocketmq.wire.record import Record
@@ -69,6 +76,60 @@ def test_bad_rows_become_dead_letters(target: Target, column: str, batch: pa.Rec
     body = batch.column("body")[1].as_py() or b" "
     assert letter.body == body[:960] and letter.properties["ORIGIN_TOPIC"] == TOPIC
     assert letter.properties["CAUSE"].startswith(f"{column}: ") and reason in letter.properties["CAUSE"]
+
+
+def no_utf8(*texts: bytes) -> pa.Array:
+    """Return texts as Spark sends them: its strings may hold any bytes."""
+    return pa.array(texts, pa.binary()).view(pa.string())
+
+
+ODD = [
+    ({"topic": no_utf8(TOPIC.encode(), b"\xff")}, r"topic \\xff"),
+    (
+        {"queueId": pa.array([0, 0], pa.int32()), "brokerName": no_utf8(b"broker-a", b"\xff")},
+        r"queue 0 of '\\\\xff' does not exist",
+    ),
+]
+"""Columns whose second row names a topic or a broker that is no UTF-8, and what the error says."""
+
+
+@pytest.mark.parametrize(("columns", "reason"), ODD)
+@pytest.mark.parametrize("way", [{}, DROP, DEAD])
+def test_a_name_that_is_no_utf8_is_a_bad_row(
+    target: Target, columns: dict[str, pa.Array], reason: str, way: dict[str, str]
+) -> None:
+    """A topic or broker name of any bytes (`cast(x AS STRING)` keeps them) follows `onBadRow`."""
+    options = {**({"topic": ""} if "topic" in columns else {}), **way}
+    if not way:
+        with pytest.raises(BadRow, match=reason):
+            target.write(frame(**columns), options)
+        return
+    report = target.write(frame(**columns), options)
+    assert report.dropped + report.dead_letters == 1 and target.bodies() == [b"0"]
+    assert len(target.records("dead")) == report.dead_letters
+
+
+def test_the_dead_letter_of_a_blank_topic_is_stored(target: Target) -> None:
+    """A row whose topic is a space becomes a dead letter, which then has no origin topic: brokers refuse blank ones."""
+    report = target.write(frame(topic=[TOPIC, " "]), {"topic": "", **DEAD})
+    [letter] = target.records("dead")
+    assert report.dead_letters == 1 and "ORIGIN_TOPIC" not in letter.properties
+
+
+def test_a_dead_letter_that_cannot_be_made_fails(target: Target) -> None:
+    """If a dead letter has a fault even without the row's own properties, its row is bad: none is lost silently."""
+    settings = EncodeSettings(topic=TOPIC, max_body_bytes=0)
+    cluster = worker_cluster(target.plan().options.cluster)
+
+    def open_outgoing() -> Outgoing:
+        return Outgoing(SendPipeline(cluster, target.plan().options.send, cluster.writable.queues), None)
+
+    letters = DeadLetters(settings, BatchIdentity("q", "", 7), 2, open_outgoing, cluster.writable.queues, "dead")
+    with pytest.raises(Unsendable, match=r"2/41/.*cannot become a dead letter.*body") as caught:
+        letters.take_faults(rows(1), 41, {41: Fault("tags", "odd")})
+    letters.finish()
+    letters.close()
+    assert caught.value.is_bad_row and letters.dead_letters == 0 and not target.records("dead")
 
 
 def test_a_dead_letter_keeps_what_is_sound(target: Target) -> None:
@@ -206,18 +267,29 @@ def test_what_concerns_all_rows_is_no_fault_of_a_row(target: Target) -> None:
 
 def test_rows_of_a_topic_that_does_not_exist(target: Target, caplog: pytest.LogCaptureFixture) -> None:
     """If no broker creates topics, rows whose column names a missing one are bad rows; a warning has the command."""
-    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=6)
-    report = target.write(frame(topic=["nowhere", TOPIC, TOPIC]), {"topic": "", **DROP})
+    plan = target.plan({"topic": "", "sendTimeoutMs": "1000", **DROP})
+    for settings in (plan.options.planning_cluster, plan.options.cluster):
+        worker_cluster(settings).routes.route(TOPIC)
+    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=None)
+    report = target.write(frame(topic=["nowhere", TOPIC, TOPIC]), plan=plan)
     assert (report.rows, report.dropped) == (3, 1) and target.bodies() == [b"1", b"2"]
     assert any("no broker creates topics" in line and "mqadmin updateTopic" in line for line in caplog.messages)
 
 
 def test_rows_of_a_topic_that_is_refused(make_target: MakeTarget) -> None:
-    """If a broker refuses to create a topic although it has the template, the topic's rows are bad rows, too."""
+    """If a broker refuses to create a topic although it has the template, the topic's rows are bad rows, too.
+
+    A broker that does not know a topic which a name server knows has lost it: this fails the task.
+    """
     target = make_target(settings=replace(Settings(), auto_create_topics=False))
     topics = target.stub.state.brokers[0].topics
     target.stub.run(lambda: topics.find_or_create("TBW102", 8, perm=7))  # As if it created topics before its restart.
     report = target.write(frame(topic=[TOPIC, "nowhere", TOPIC]), {"topic": "", **DROP})
     assert (report.rows, report.dropped) == (3, 1) and target.bodies() == [b"0", b"2"]
-    with pytest.raises(WriteError, match=r"TOPIC_NOT_EXIST.*create the topic"):
+    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=RequestCode.SEND_BATCH_MESSAGE, times=3)
+    with pytest.raises(WriteError, match=r"\[SINK_WRITE\].*TOPIC_NOT_EXIST.*create it"):
+        target.write(frame(topic=[TOPIC]), {"topic": "", **DROP})
+    with pytest.raises(
+        WriteError, match=r"TOPIC_NOT_EXIST.*may have \(.*\); create it: mqadmin.*-t nowhere, or let.*autoCreate"
+    ):
         target.write(rows(3), {"topic": "nowhere", **DROP})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from broker_stub.faults import NAME_SERVER
 from broker_stub.settings import Settings
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.errors import BadRow, BatchQueuesUnsupported, NoBrokerAvailable, TopicNotFound
+from pyspark_rocketmq.errors import BadRow, NoBrokerAvailable, TopicNotFound, WriteError
 from pyspark_rocketmq.model import MessageQueue, parse_addresses
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
@@ -22,6 +23,8 @@ from pyspark_rocketmq.wire.properties import java_hash
 from tests.sink.fixtures import TOPIC, MakeTarget, Target, frame, rows
 
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
+NAMED, DROP = {"topic": ""}, {"onBadRow": "drop"}
+DEAD = {"onBadRow": "deadLetter", "deadLetterTopic": "dead"}
 KEYS = [f"key-{number}" for number in range(40)]
 
 
@@ -123,31 +126,31 @@ def test_a_missing_topic_is_created_by_its_first_messages(make_target: MakeTarge
 
 def test_without_creation_the_driver_says_so(target: Target) -> None:
     """If no broker creates topics, making the writer fails with the command that creates the topic."""
-    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=6)
+    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=4)
     with pytest.raises(TopicNotFound, match=r"no broker creates topics.*mqadmin updateTopic .* -t new"):
         target.plan({"topic": "new"})
 
 
 def test_with_order_the_topics_of_a_column_must_exist(target: Target) -> None:
     """With `ordering=key` a topic that a column names is not created: tasks could not agree on its queues."""
-    ordered = {"topic": "", "ordering": "key"}
+    ordered = {"topic": "", "ordering": "key", "sendTimeoutMs": "1000"}
     with pytest.raises(BadRow, match=r"row 0.*column topic"):
         target.write(frame(topic=["new"], shardingKey=["k"]), ordered)
     assert target.write(frame(topic=[TOPIC], shardingKey=["k"]), ordered).rows == 1
 
 
 def test_a_topic_without_write_permission_is_refused(target: Target) -> None:
-    """If no queue is writable, making the writer fails."""
+    """If no queue is writable for `sendTimeoutMs`, making the writer fails."""
     create(target, TopicConfig(topic_name="sealed", perm=4))
     with pytest.raises(NoBrokerAvailable, match="may be written"):
-        target.plan({"topic": "sealed"})
+        target.plan({"topic": "sealed", "sendTimeoutMs": "1000"})
 
 
 def test_dead_letters_need_their_topic_before_the_batch(target: Target) -> None:
     """If the topic for dead letters cannot be used, making the writer fails, not the first bad row."""
     create(target, TopicConfig(topic_name="sealed", perm=4))
     with pytest.raises(NoBrokerAvailable, match="sealed"):
-        target.plan({"onBadRow": "deadLetter", "deadLetterTopic": "sealed"})
+        target.plan({"onBadRow": "deadLetter", "deadLetterTopic": "sealed", "sendTimeoutMs": "1000"})
 
 
 # --- brokers that are away --------------------------------------------------------------------------------------------
@@ -160,7 +163,7 @@ def test_a_batch_waits_for_the_brokers_of_its_topic(target: Target, caplog: pyte
     back.start()
     assert target.write(rows(5)).rows == 5
     back.join()
-    assert len([line for line in caplog.messages if "waiting for a broker, up to 120 s (sendTimeoutMs)" in line]) == 1
+    assert len([line for line in caplog.messages if "waiting up to 120 s (sendTimeoutMs)" in line]) == 1
 
 
 def test_a_master_that_comes_back_is_noticed(make_target: MakeTarget) -> None:
@@ -179,36 +182,97 @@ def test_with_order_brokers_that_stay_away_fail_the_write_too(make_target: MakeT
     target = make_target(slaves=1)
     target.stub.faults.broker_down("broker-a", 0)
     options = {"topic": "", "onBadRow": "drop", "ordering": "key", "sendTimeoutMs": "1000"}
-    with pytest.raises(NoBrokerAvailable, match=r"no queue of the topic may be written now.*topic orders"):
+    with pytest.raises(WriteError, match=r"NO_BROKER_AVAILABLE, no queue of the topic may be written.*topic orders"):
         target.write(frame(topic=[TOPIC], shardingKey=["k"]), options)
 
 
-@pytest.mark.parametrize("options", [{}, {"topic": "", "onBadRow": "drop"}])
-def test_brokers_that_stay_away_fail_the_write(target: Target, options: dict[str, str]) -> None:
-    """If they stay away, the write fails: that a broker is away is no fault of a row, and no row is dropped for it."""
+def test_brokers_that_stay_away_fail_the_driver(target: Target) -> None:
+    """If they stay away, making the writer fails."""
     target.stub.faults.broker_down()
     with pytest.raises(NoBrokerAvailable, match=r"no broker is registered.*topic orders"):
-        target.write(frame(topic=[TOPIC]), {**options, "sendTimeoutMs": "1000"})
+        target.plan({"sendTimeoutMs": "1000"})
+
+
+def test_brokers_that_stay_away_fail_the_task(target: Target) -> None:
+    """With a column for topics the task fails, and its error counts the rows: none is dropped because of a broker."""
+    plan = target.plan({**NAMED, **DROP, "sendTimeoutMs": "1000"})
+    target.stub.faults.broker_down()
+    with pytest.raises(WriteError, match=r"NO_BROKER_AVAILABLE, no broker is registered.*topic orders") as caught:
+        target.write(frame(topic=[TOPIC] * 3), plan=plan)
+    assert caught.value.code == "SINK_WRITE" and (caught.value.landed, caught.value.failed) == (0, 3)
+
+
+@pytest.mark.parametrize("way", [DROP, DEAD])
+def test_rows_are_not_bad_because_their_topic_is_read_only(target: Target, way: dict[str, str]) -> None:
+    """While a topic may not be written (`mqadmin wipeWritePerm`), its rows wait; then the task fails."""
+    plan = target.plan({**NAMED, **way, "sendTimeoutMs": "1000"})
+    seal = TopicConfig(topic_name=TOPIC, read_queue_nums=2, write_queue_nums=2, perm=4)
+    create(target, seal)
+    with pytest.raises(WriteError, match=r"may be written now.*give the topic write permission"):
+        target.write(frame(topic=[TOPIC] * 3), plan=plan)
+    create(target, replace(seal, perm=6))
+    assert target.write(frame(topic=[TOPIC] * 3), plan=plan).dropped == 0 and len(target.bodies()) == 3
+
+
+@pytest.mark.parametrize("way", [DROP, DEAD])
+@pytest.mark.parametrize("times", [2, 4])
+def test_rows_are_not_bad_because_a_name_server_was_restarted(
+    make_target: MakeTarget, way: dict[str, str], times: int
+) -> None:
+    """A name server that was started a moment ago does not know the topic; rows wait for the broker to register."""
+    target = make_target(topics={TOPIC: 2})
+    plan = target.plan({**NAMED, **way})
+    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=times)
+    report = target.write(frame(topic=[TOPIC] * 64), plan=plan)
+    assert (report.dropped, report.dead_letters) == (0, 0) and len(target.bodies()) == 64
+
+
+def test_a_missing_topic_is_missing_after_a_time(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    """A missing topic counts as missing only after 35 s, or `sendTimeoutMs` if that is less, and a warning says so."""
+    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=None)
+    began = time.monotonic()
+    report = target.write(frame(topic=["new"]), {**NAMED, **DROP, "sendTimeoutMs": "1200"})
+    assert report.dropped == 1 and time.monotonic() - began >= 1.2
+    assert "waiting up to 1.2 s (sendTimeoutMs): [TOPIC_NOT_FOUND]" in caplog.messages[0]
+
+
+def test_missing_topics_are_waited_for_together(make_target: MakeTarget) -> None:
+    """After one wait, further missing topics are missing at once, unless a broker is away that was there then."""
+    target = make_target(2)
+    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=None)
+    spent = [time.monotonic()]
+
+    def frames() -> Iterator[pa.RecordBatch]:
+        yield frame(topic=["new1", "new2", "new3", "new4"])
+        spent.append(time.monotonic())
+        target.stub.faults.broker_down("broker-b")
+        yield frame(topic=["new5"])
+        spent.append(time.monotonic())
+
+    assert target.write(frames(), {**NAMED, **DROP, "sendTimeoutMs": "1000"}).dropped == 5
+    first, second = spent[1] - spent[0], spent[2] - spent[1]
+    assert 1 <= first < 2 and second >= 1
+
+
+def test_the_time_for_a_missing_topic_begins_with_the_brokers(target: Target) -> None:
+    """As long as no broker is registered, nothing is known about a topic; the time begins after that."""
+    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=None)
+    target.stub.faults.broker_down()
+    back, began = threading.Timer(0.8, target.stub.faults.broker_up), time.monotonic()
+    back.start()
+    report = target.write(frame(topic=["new"]), {**NAMED, **DROP, "sendTimeoutMs": "1000"})
+    back.join()
+    assert report.dropped == 1 and time.monotonic() - began >= 1.8
 
 
 # --- batch consume queues ---------------------------------------------------------------------------------------------
 
 
-def test_batch_consume_queues_are_refused(target: Target) -> None:
-    """A topic with batch consume queues is refused by name, also if a column names it and bad rows are dropped."""
+def test_batch_consume_queues_are_written(target: Target) -> None:
+    """A topic with batch consume queues takes batches, as real brokers do, and no broker is asked for its kind."""
     create(target, TopicConfig(topic_name="packed", attributes={"queue.type": "BatchCQ"}))
-    with pytest.raises(BatchQueuesUnsupported, match=r"BATCH_QUEUES_UNSUPPORTED.*queue\.type=BatchCQ.*topic packed"):
-        target.plan({"topic": "packed"})
-    with pytest.raises(BatchQueuesUnsupported):
-        target.write(frame(topic=["packed"]), {"topic": "", "onBadRow": "drop"})
-
-
-def test_brokers_that_do_not_tell_are_believed(make_target: MakeTarget) -> None:
-    """A release that does not know the request has no such queues, and a refusal is no obstacle."""
-    assert make_target(emulate="4.9.7").write(rows(5)).rows == 5
-    target = make_target()
-    target.stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.GET_TOPIC_CONFIG)
-    assert target.write(rows(5)).rows == 5
+    report = target.write(rows(100), {"topic": "packed"})
+    assert report.requests < 100 and len(target.bodies("packed")) == 100
 
 
 # --- order ------------------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def test_an_error_of_the_cluster_reaches_the_driver(target: Target) -> None:
     """If the topic is missing and not created, making a batch's writer fails, and pickling a stream's."""
 
     def missing() -> None:
-        target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=6)
+        target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=4)
 
     missing()
     with pytest.raises(RocketMQError, match="mqadmin updateTopic"):

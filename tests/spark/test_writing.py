@@ -134,7 +134,7 @@ def test_a_replayed_batch_repeats_its_ids(spark: SparkSession, stub: StubBroker,
 
 def test_a_topic_that_no_broker_creates_fails_the_stream(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
     """If a stream's topic is missing and not created, Spark's error contains our code and the command to create it."""
-    stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=RequestCode.GET_ROUTEINFO_BY_TOPIC, at=NAME_SERVER, times=6)
+    stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=RequestCode.GET_ROUTEINFO_BY_TOPIC, at=NAME_SERVER, times=4)
     rows = spark.readStream.format("rate").load().selectExpr("cast(value AS string) AS body")
     with pytest.raises(Exception, match=r"\[TOPIC_NOT_FOUND\] .*mqadmin updateTopic .* -t new"):
         write_stream(rows, stub, tmp_path, topic="new")

@@ -95,7 +95,7 @@ ROW_TIMEOUT = Option(
     duration(1000, 86_400_000),
     "120000",
     meaning="Longest time for a row with all its attempts and pauses; then the task fails. Before a batch, "
-    "servers that are away are waited for as long.",
+    "servers and write permissions that are away are waited for as long.",
 )
 MAX_ROWS_PER_SECOND = Option("maxRowsPerSecond", "W", integer(1), meaning="Rate limit of each task.")
 SEND_RETRIES = Option(
@@ -105,7 +105,7 @@ SEND_RETRIES = Option(
     "2",
     native=True,
     meaning="Further attempts of a send that failed: at another broker first, or at the same queue if the row names it "
-    "or its key selects it. Attempts that a broker throttles do not count. Then the task fails.",
+    "or its key selects it. Attempts do not count while brokers throttle or are out of reach. Then the task fails.",
 )
 ACCEPTED_STATUSES = Option(
     "acceptSendStatus",
