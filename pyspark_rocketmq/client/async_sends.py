@@ -22,7 +22,9 @@ from ..errors import LocalProtocolError, RocketMQError, SendError
 from ..model import SendRequest
 from ..net.deadline import Deadline
 from ..net.transport import Waker
-from ..send import Outcome, SendPipeline, SendSettings
+from ..send.outcome import Outcome
+from ..send.pipeline import SendPipeline
+from ..send.settings import SendSettings
 from .loop import ServingThread, carry_out
 from .settings import ProducerSettings
 

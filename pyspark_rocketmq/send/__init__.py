@@ -6,9 +6,3 @@
 the requests of one broker and topic, and reads receipts. `pipeline` joins both with connections and routes, for one
 thread. `settings` and `outcome` hold the limits and the results.
 """
-
-from .outcome import Outcome, SendStatistics
-from .pipeline import SendPipeline
-from .settings import SendSettings
-
-__all__ = ["Outcome", "SendPipeline", "SendSettings", "SendStatistics"]

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from ..broker_errors import MessageIllegal, TopicNotExist
 from ..errors import RocketMQError, Where
 from ..model import SendRequest
-from ..send import Outcome, SendPipeline, SendStatistics
+from ..send.outcome import Outcome, SendStatistics
+from ..send.pipeline import SendPipeline
 from ..wire.batch import decode_batch
 from .queues import creation_advice
 

@@ -18,7 +18,7 @@ from ..encode.requests import Encoded, Encoder
 from ..errors import BadRow, RouteError, TransportError, WriteError, shown
 from ..model import MessageQueue
 from ..options.writer_options import BadRows, GivenBatch
-from ..send import SendPipeline
+from ..send.pipeline import SendPipeline
 from .bad_rows import BadRowWay, DeadLetters, Dropper
 from .outgoing import Outgoing, Unsendable
 from .plan import WritePlan

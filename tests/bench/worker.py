@@ -40,7 +40,9 @@ from pyspark_rocketmq.model import Block, MessageQueue, QueueRange, parse_addres
 from pyspark_rocketmq.net.pool import pool_for
 from pyspark_rocketmq.pull.loop import read_ranges
 from pyspark_rocketmq.pull.settings import PullSettings, Subscription
-from pyspark_rocketmq.send import Outcome, SendPipeline, SendSettings
+from pyspark_rocketmq.send.outcome import Outcome
+from pyspark_rocketmq.send.pipeline import SendPipeline
+from pyspark_rocketmq.send.settings import SendSettings
 from pyspark_rocketmq.source.losses import LossJournal
 from pyspark_rocketmq.wire.scan import record_starts
 from tests.bench.bench_settings import DEPTH

@@ -14,7 +14,8 @@ from typing import Any
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
-MAX_LOG_LINES = 20
+MAX_LOG_LINES = 100
+"""Few beside the frames of a flood; on a slow machine a call has more attempts, each of which may log a line."""
 MAX_TEXT = 4000
 MAX_PEAK_MB = 300
 

@@ -135,6 +135,7 @@ class Peer:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self._threads[0].join(TIMEOUT_S)  # It accepts clients, and must not accept one behind the loop's back.
         for sock in tuple(self._socks):
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)

@@ -21,7 +21,9 @@ import pytest
 from pyspark_rocketmq.encode.ids import BatchIdentity
 from pyspark_rocketmq.encode.requests import Encoder, EncodeSettings
 from pyspark_rocketmq.model import MessageQueue, QueueRange
-from pyspark_rocketmq.send import Outcome, SendPipeline, SendSettings, SendStatistics
+from pyspark_rocketmq.send.outcome import Outcome, SendStatistics
+from pyspark_rocketmq.send.pipeline import SendPipeline
+from pyspark_rocketmq.send.settings import SendSettings
 from pyspark_rocketmq.wire.record import Record, decode_records
 from tests.flows.reading import read_all
 from tests.flows.world import World, fresh

@@ -12,7 +12,9 @@ from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.model import MessageQueue, SendRequest, parse_addresses
 from pyspark_rocketmq.net.backoff import Backoff
-from pyspark_rocketmq.send import Outcome, SendPipeline, SendSettings
+from pyspark_rocketmq.send.outcome import Outcome
+from pyspark_rocketmq.send.pipeline import SendPipeline
+from pyspark_rocketmq.send.settings import SendSettings
 
 TOPIC, GROUP = "orders", "writers"
 

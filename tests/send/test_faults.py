@@ -23,7 +23,7 @@ from pyspark_rocketmq.errors import (
     TopicNotFound,
 )
 from pyspark_rocketmq.net.settings import NetSettings
-from pyspark_rocketmq.send import Outcome
+from pyspark_rocketmq.send.outcome import Outcome
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import HeaderType
 from tests.net.fixtures import PKI, TRUSTING

@@ -13,7 +13,9 @@ from pyspark_rocketmq.errors import ConnectError, ConnectionLost, MalformedFrame
 from pyspark_rocketmq.model import Address
 from pyspark_rocketmq.net.pool import pool_for
 from pyspark_rocketmq.net.settings import NetSettings
-from pyspark_rocketmq.send import Outcome, SendPipeline, SendSettings
+from pyspark_rocketmq.send.outcome import Outcome
+from pyspark_rocketmq.send.pipeline import SendPipeline
+from pyspark_rocketmq.send.settings import SendSettings
 from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.header import RESPONSE_FLAG, Command, encode_command
 from tests.cluster.scripted import ScriptedLinks, cluster_of, route_of

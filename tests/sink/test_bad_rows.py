@@ -14,7 +14,7 @@ from pyspark_rocketmq.encode.faults import Fault
 from pyspark_rocketmq.encode.ids import BatchIdentity
 from pyspark_rocketmq.encode.settings import EncodeSettings
 from pyspark_rocketmq.errors import BadRow, WriteError
-from pyspark_rocketmq.send import SendPipeline
+from pyspark_rocketmq.send.pipeline import SendPipeline
 from pyspark_rocketmq.sink.bad_rows import DeadLetters
 from pyspark_rocketmq.sink.outgoing import Outgoing, Unsendable
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode

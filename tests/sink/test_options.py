@@ -11,7 +11,7 @@ from pyspark_rocketmq.broker_errors import NoPermission, SlaveNotAvailable
 from pyspark_rocketmq.cluster.messages import Receipt
 from pyspark_rocketmq.errors import BadRow, RocketMQError
 from pyspark_rocketmq.model import MessageQueue, SendRequest
-from pyspark_rocketmq.send import Outcome, SendStatistics
+from pyspark_rocketmq.send.outcome import Outcome, SendStatistics
 from pyspark_rocketmq.sink.outgoing import Outgoing, Unsendable
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode, SysFlag
 from pyspark_rocketmq.wire.compression import Compression, compression_of, decompress

@@ -14,7 +14,7 @@ from pyspark_rocketmq.encode.requests import Encoder
 from pyspark_rocketmq.encode.settings import EncodeSettings
 from pyspark_rocketmq.errors import RocketMQError, WriteError
 from pyspark_rocketmq.model import SendRequest
-from pyspark_rocketmq.send import SendPipeline
+from pyspark_rocketmq.send.pipeline import SendPipeline
 from pyspark_rocketmq.sink.outgoing import Outgoing, SetAside, Unsendable
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.send.fixtures import single

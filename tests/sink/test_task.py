@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from pyspark_rocketmq.errors import WriteError
-from pyspark_rocketmq.send import Outcome, SendPipeline
+from pyspark_rocketmq.send.outcome import Outcome
+from pyspark_rocketmq.send.pipeline import SendPipeline
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.sink.fixtures import BATCH, TOPIC, MakeTarget, Target, frame, rows
 
