@@ -156,7 +156,7 @@ class AsyncSends:
         """Send what is in the inbox and settle what has ended, until the producer closes and all sends have ended."""
         while not (self._is_closing and not self._count):
             self._waker.clear()
-            while self._inbox:
+            while self._inbox and not self._pipeline.is_full:
                 self._pipeline.submit(self._inbox.popleft())
             self._settle(self._pipeline.wait())
 

@@ -14,7 +14,8 @@ that failed in the end may be stored.
 With `keeps_order`, a queue gets nothing more after a request to it has failed: those behind it end unsent, unless the
 caller has said with `pass_over` that it deals with such a failure.
 
-Bytes move only in `submit`, `take_outcomes` and `flush`. Requests leave in groups, since a system call for each of them
+Bytes move only within calls of the methods below. While the caller is elsewhere, the deadlines of sends stand still,
+since receipts may have arrived that nobody has read. Requests leave in groups, since a system call for each of them
 would cost more than the request.
 """
 
@@ -52,6 +53,8 @@ _GROUP = 16
 _BURST_S = 0.1
 """With a rate limit: the time after a rest for which rows may be taken at once."""
 _LONGEST_WAIT_S = 3600.0
+_AWAY_S = 0.1
+"""The shortest absence of the caller for which the deadlines of sends stand still."""
 _MOST_HEADER_BYTES = 8 * 1024
 """An upper bound of a send's header without its properties."""
 
@@ -88,6 +91,8 @@ class SendPipeline:
         """Topics that had a route in this pipeline."""
         self._outcomes: list[Outcome] = []
         self._unsent = 0
+        self._left_at = clock()
+        """The moment since which no bytes were moved."""
         self._next_at = -math.inf
         """With a rate limit: the moment at which the next request may be taken."""
         self._text, self._encoded_text = "", encode_text("")
@@ -100,6 +105,11 @@ class SendPipeline:
     def count(self) -> int:
         """The number of requests that have not ended."""
         return self._schedule.count
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `submit` would wait, because too many bytes of other requests wait."""
+        return self._schedule.is_full
 
     @property
     def statistics(self) -> SendStatistics:
@@ -179,7 +189,10 @@ class SendPipeline:
         """Wait until the next request may be taken, which takes `seconds` of the rate limit."""
         begun = now = self._clock()
         while now < self._next_at:
-            self._pump(self._next_at)
+            if self._schedule.count:
+                self._pump(self._next_at)
+            else:
+                time.sleep(self._next_at - now)
             now = self._clock()
         self._statistics.limited_s += now - begun
         self._next_at = max(self._next_at, now - _BURST_S) + seconds
@@ -197,6 +210,9 @@ class SendPipeline:
     def _pump(self, until: float) -> None:
         """Send what may go, then take responses; wait for the first ones, at most until the clock shows `until`."""
         now = self._clock()
+        if now - self._left_at > _AWAY_S:
+            # Receipts wait in the sockets meanwhile, and what was not sent could not be.
+            self._schedule.postpone(now - self._left_at)
         self._expire(now)
         self._unsent = 0
         for broker, sends in self._schedule.take(now):
@@ -204,7 +220,8 @@ class SendPipeline:
                 self._write(broker, topic, is_batch, list(run))
         self._port.send()
         self._drain(until)
-        self._expire(self._clock())
+        self._left_at = self._clock()
+        self._expire(self._left_at)
 
     def _write(self, broker: BrokerState, topic: str, is_batch: bool, sends: list[QueuedSend]) -> None:
         """Write sends of one topic to a broker; take them back if there is no way to it now."""

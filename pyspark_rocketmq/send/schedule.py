@@ -446,6 +446,11 @@ class Schedule:
             expired.append(send)
         return expired
 
+    def postpone(self, seconds: float) -> None:
+        """Move the deadlines of all sends, because nothing could be sent or received for so long."""
+        for send in self._live:
+            send.due_at += seconds
+
     def refuse(self, queue: MessageQueue) -> None:
         """Take no more sends to a queue, because one that could not be taken has failed and the order is kept."""
         self._closed.add(queue)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -28,10 +29,10 @@ class Sender:
         self.cluster: Cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server), **given))
         self._open: list[SendPipeline] = []
 
-    def pipeline(self, **given: Any) -> SendPipeline:
+    def pipeline(self, clock: Callable[[], float] = time.monotonic, **given: Any) -> SendPipeline:
         """Return a pipeline with these settings."""
         settings = SendSettings(**{"producer_group": GROUP, **given})
-        self._open.append(SendPipeline(self.cluster, settings, self.cluster.writable.queues))
+        self._open.append(SendPipeline(self.cluster, settings, self.cluster.writable.queues, clock))
         return self._open[-1]
 
     def send(self, requests: Sequence[SendRequest], **given: Any) -> list[Outcome]:

@@ -433,3 +433,35 @@ def test_advice_names_the_option_of_the_caller(
     given = {"attempt_option": "attemptOption", "deadline_option": "deadlineOption", "retries": 0}
     [outcome] = sender.send([single(0)], attempt_timeout_s=attempt_timeout_s, deadline_s=deadline_s, **given)
     assert f"or raise {option}" in str(outcome.error)
+
+
+# --- a caller that is elsewhere --------------------------------------------------------------------------------------
+
+
+def test_deadlines_stand_still_while_the_caller_is_elsewhere(sender: Sender) -> None:
+    """Sends that were stored, or not yet sent, while the caller did something else for longer than the deadline, land.
+
+    The first sixteen are stored at once, and their receipts wait in the socket. The others are sent afterwards.
+    """
+    away_s = 0.0
+    pipeline = sender.pipeline(clock=lambda: time.monotonic() + away_s, deadline_s=5.0)
+    for number in range(20):
+        pipeline.submit(single(number))
+    limit = time.monotonic() + 10.0
+    while len(sender.stored()) < 16:
+        assert time.monotonic() < limit
+    away_s = 600.0
+    pipeline.flush()
+
+    assert landed(pipeline.take_outcomes()) == 20 and len(sender.stored()) == 20
+
+
+def test_the_rate_limit_waits_without_work(sender: Sender) -> None:
+    """A pipeline that waits for its rate limit, with nothing in flight, uses no processor time."""
+    pipeline = sender.pipeline(rows_per_second=10.0)
+    used, began = time.process_time(), time.monotonic()
+    for number in range(8):
+        pipeline.submit(single(number))
+        pipeline.flush()
+    assert landed(pipeline.take_outcomes()) == 8
+    assert time.process_time() - used < 0.15 * (time.monotonic() - began)
