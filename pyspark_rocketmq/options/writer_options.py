@@ -56,5 +56,5 @@ class WriterOptions:
 
     @property
     def planning_cluster(self) -> ClusterSettings:
-        """Settings with which routes are fetched before a batch: silent servers are waited for as long as for a row."""
+        """Settings with which routes are fetched before a batch: servers are waited for as long as a row may take."""
         return replace(self.cluster, wait_for_brokers_s=self.send.deadline_s)

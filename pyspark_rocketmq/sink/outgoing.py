@@ -36,11 +36,7 @@ class Unsendable(Exception):
 
 
 class Outgoing:
-    """The requests of one task that are in flight, and the numbers of rows that have ended.
-
-    A topic that a broker does not know is the fault of its rows only if `is_new_topic` says that no name server knew
-    it. Else a broker has lost the topic.
-    """
+    """The requests of one task that are in flight, and the numbers of rows that have ended."""
 
     _refusals = (MessageIllegal,)
 
@@ -49,14 +45,12 @@ class Outgoing:
         pipeline: SendPipeline,
         set_aside: SetAside | None,
         *,
-        is_new_topic: Callable[[str], bool] = lambda topic: False,
         keeps_order: bool = False,
         unit: str = "row",
     ) -> None:
         self._pipeline = pipeline
         pipeline.pass_over(self._is_passed_over)
         self._set_aside = set_aside
-        self._is_new_topic = is_new_topic
         self._keeps_order = keeps_order
         self._unit = unit
         self._refused: deque[Outcome] = deque()
@@ -115,7 +109,7 @@ class Outgoing:
         """Count rows, keep refused ones that can be set aside, and raise `Unsendable` for the first other failure."""
         failure: Outcome | None = None
         for outcome in outcomes:
-            if self._is_of_row(outcome.request, outcome.error) and self._can_set_aside(outcome.request):
+            if isinstance(outcome.error, self._refusals) and self._can_set_aside(outcome.request):
                 self._refused.append(outcome)
                 continue
             self._count(outcome)
@@ -137,10 +131,6 @@ class Outgoing:
     def _note_end(self, rows: Iterable[int]) -> None:
         if self._doubtful:
             self._doubtful.difference_update(rows)
-
-    def _is_of_row(self, request: SendRequest, error: RocketMQError | None) -> bool:
-        is_missing = isinstance(error, TopicNotExist) and self._is_new_topic(request.topic)
-        return is_missing or isinstance(error, self._refusals)
 
     def _can_set_aside(self, request: SendRequest) -> bool:
         """Return whether a refused request can be treated row by row without changing the order of a key's rows."""
@@ -165,7 +155,7 @@ class Outgoing:
     def _unsendable(self, request: SendRequest, error: RocketMQError) -> Unsendable:
         what = f"{_describe(request.rows, self._unit)} could not be sent: {error.code}, {error.what}"
         where: Where = {"topic": request.topic, **error.where}
-        is_bad_row = self._is_of_row(request, error)
+        is_bad_row = isinstance(error, self._refusals)
         return Unsendable(what, advice=_advice(request, error), where=where, is_bad_row=is_bad_row)
 
 
@@ -178,7 +168,7 @@ def split_batch(request: SendRequest) -> Iterator[SendRequest]:
 
 def _advice(request: SendRequest, error: RocketMQError) -> str:
     if isinstance(error, TopicNotExist):
-        return f"{creation_advice(request.topic)}, or let brokers create topics (autoCreateTopicEnable=true)"
+        return creation_advice(request.topic)
     is_of_a_row = isinstance(error, MessageIllegal) and request.is_batch
     return "set sendBatchSize=1 to find the row; " * is_of_a_row + error.advice
 

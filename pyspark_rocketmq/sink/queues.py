@@ -4,9 +4,9 @@ All tasks of a batch then place a key alike, even if queues are added meanwhile.
 by its first messages, as with RocketMQ's own producer, if brokers are set up for that (`autoCreateTopicEnable`); the
 queues that it will have are known before.
 
-A topic that cannot be written now, because its brokers or its write permission are away, is waited for. Name servers
-that were started a moment ago know no topic until the brokers register there again. So a topic is missing only if they
-do not know it for longer than brokers take for that.
+A topic that cannot be written now, because name servers, its brokers or its write permission are away, is waited for.
+Name servers that were started a moment ago know no topic until the brokers register there again, nor one whose brokers
+are all away. Nobody can tell such a topic from one that does not exist, so a missing topic is no fault of a row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from ..broker_errors import RequestCodeNotSupported
 from ..cluster.cluster import Cluster
-from ..errors import NoBrokerAvailable, RocketMQError, TopicNotFound
+from ..errors import NoBrokerAvailable, RocketMQError, TopicNotFound, TransportError
 from ..model import MessageQueue
 from ..net.deadline import Deadline
 from ..wire.commands import GetTopicConfigRequestHeader
@@ -42,51 +42,18 @@ class FrozenQueues:
         self._has_times = has_times
         self._may_create = may_create
         self._known: dict[str, Queues] = {known[0].topic: known} if known else {}
-        self._new: set[str] = set()
-        self._seen: frozenset[str] = frozenset()
-        """The brokers that were registered after a missing topic was waited for."""
 
     def __call__(self, topic: str) -> Queues:
-        """Return the topic's queues; none if it is missing for good, so that its rows are at fault.
-
-        Raise if its brokers or its write permission stay away, which is no fault of a row.
-        """
+        """Return the topic's queues; raise if it is missing, or if its brokers or its write permission stay away."""
         if topic not in self._known:
-            self._known[topic] = self._freeze(topic)
-        return self._known[topic]
-
-    def is_new(self, topic: str) -> bool:
-        """Return whether no name server knew the topic, so that its first messages should create it."""
-        return topic in self._new
-
-    def _freeze(self, topic: str) -> Queues:
-        may_create, has_times, must_wait = self._may_create, self._has_times, self._must_wait()
-        try:
-            queues = freeze_queues(
-                self._cluster, topic, may_create=may_create, has_times=has_times, waits_for_topic=must_wait
+            self._known[topic] = freeze_queues(
+                self._cluster,
+                topic,
+                may_create=self._may_create,
+                has_times=self._has_times,
+                waits_for_topic=True,
             )
-            self._note_new(topic)
-            return queues
-        except TopicNotFound as error:
-            _log.warning("rows for a topic cannot be sent: %s", error)
-            self._seen |= self._registered()
-            return ()
-
-    def _note_new(self, topic: str) -> None:
-        try:
-            self._cluster.routes.route(topic)
-        except TopicNotFound:
-            self._new.add(topic)
-
-    def _must_wait(self) -> bool:
-        """Return whether a missing topic may be that of a broker that has not registered yet.
-
-        A broker registers all its topics at once. So those of brokers that are there again are known.
-        """
-        return not self._seen or not self._seen <= self._registered()
-
-    def _registered(self) -> frozenset[str]:
-        return frozenset(broker.broker_name for broker in self._cluster.name_servers.fetch_brokers())
+        return self._known[topic]
 
 
 def freeze_queues(
@@ -94,9 +61,10 @@ def freeze_queues(
 ) -> Queues:
     """Return the topic's writable queues in the order of Java's client; for a missing topic, those that it will have.
 
-    Wait for the topic's brokers if all of them are away, and for its write permission, at most as long as the cluster's
-    settings allow; then raise `NoBrokerAvailable`. Raise `TopicNotFound` if the topic is missing and no broker creates
-    it, or if `may_create` is false; with `waits_for_topic` only after brokers had the time to register.
+    Wait for name servers, for the topic's brokers if all of them are away, and for its write permission, at most as
+    long as the cluster's settings allow; then raise `TransportError` or `NoBrokerAvailable`. Raise `TopicNotFound` if
+    the topic is missing and no broker creates it, or if `may_create` is false; with `waits_for_topic` only after
+    brokers had the time to register.
 
     `has_times` says whether rows have times before which they are not delivered: brokers before 5.0 ignore them.
     """
@@ -106,7 +74,7 @@ def freeze_queues(
         try:
             queues = _list_queues(cluster, topic, may_create=may_create)
             break
-        except (NoBrokerAvailable, TopicNotFound) as error:
+        except (NoBrokerAvailable, TopicNotFound, TransportError) as error:
             waits.check(error)
         time.sleep(_PAUSE_S)
         cluster.routes.expire(topic)
@@ -116,19 +84,19 @@ def freeze_queues(
 
 
 class _Waits:
-    """The time left to wait for brokers, and for a missing topic, whose time begins when brokers are there."""
+    """The time left to wait for servers, and for a missing topic, whose time begins when brokers are there."""
 
-    def __init__(self, brokers_s: float, topic_s: float) -> None:
-        self._brokers_due, self._topic_s = Deadline.after(brokers_s), topic_s
+    def __init__(self, servers_s: float, topic_s: float) -> None:
+        self._servers_due, self._topic_s = Deadline.after(servers_s), topic_s
         self._topic_due: Deadline | None = None
         self._has_warned = False
 
-    def check(self, error: NoBrokerAvailable | TopicNotFound) -> None:
+    def check(self, error: NoBrokerAvailable | TopicNotFound | TransportError) -> None:
         """Raise the error if the time for what it says is over; else warn of the wait, once."""
         if isinstance(error, TopicNotFound):
             due = self._topic_due = self._topic_due or Deadline.after(self._topic_s)
         else:
-            due, self._topic_due = self._brokers_due, None
+            due, self._topic_due = self._servers_due, None
         if due.expired:
             raise error
         if not self._has_warned:
@@ -136,9 +104,10 @@ class _Waits:
         self._has_warned = True
 
 
-def creation_advice(topic: str) -> str:
-    """Return the advice for a missing topic."""
-    return f"create it: mqadmin updateTopic -n <name server> -c <cluster> -t {topic}"
+def creation_advice(topic: str, *, may_create: bool = True) -> str:
+    """Return the advice for a missing topic; `may_create` says whether its first messages may create it."""
+    command = f"create it: mqadmin updateTopic -n <name server> -c <cluster> -t {topic}"
+    return command + ", or let brokers create topics (autoCreateTopicEnable=true)" * may_create
 
 
 def _list_queues(cluster: Cluster, topic: str, *, may_create: bool) -> Queues:
@@ -156,7 +125,7 @@ def _list_queues(cluster: Cluster, topic: str, *, may_create: bool) -> Queues:
             return new
         why = "no broker creates topics" if may_create else "ordering=key does not create those of a column"
         what = f"no name server knows the topic, and {why}"
-        raise TopicNotFound(what, advice=creation_advice(topic), topic=topic) from error
+        raise TopicNotFound(what, advice=creation_advice(topic, may_create=may_create), topic=topic) from error
 
 
 def _known_queues(cluster: Cluster, topic: str) -> Queues:

@@ -15,7 +15,7 @@ from ..cluster.cluster import worker_cluster
 from ..encode.faults import Fault
 from ..encode.ids import BatchIdentity
 from ..encode.requests import Encoded, Encoder
-from ..errors import BadRow, RouteError, TransportError, WriteError, shown
+from ..errors import BadRow, ColumnError, RocketMQError, WriteError, shown
 from ..model import MessageQueue
 from ..options.writer_options import BadRows, GivenBatch
 from ..send.pipeline import SendPipeline
@@ -59,7 +59,6 @@ class _Task:
         self._outgoing = Outgoing(
             SendPipeline(worker_cluster(options.cluster), options.send, queues),
             self._way.take_refused if self._way else None,
-            is_new_topic=queues.is_new,
             keeps_order=options.send.keeps_order,
         )
         self._report = WriteReport(batch, partition)
@@ -103,18 +102,20 @@ class _Task:
     def _send(self, piece: RecordBatch) -> None:
         began, first = time.perf_counter(), self._taken
         self._taken += piece.num_rows
-        encoded = self._encode(piece)
+        encoded = self._encode(piece, first)
         self._encoding_s += time.perf_counter() - began
         if encoded.faults:
             self._treat_faults(piece, first, encoded.faults)
         self._outgoing.send(encoded.requests)
 
-    def _encode(self, piece: RecordBatch) -> Encoded:
+    def _encode(self, piece: RecordBatch, first: int) -> Encoded:
         """Encode rows; raise `Unsendable` if the queues of a topic that they name cannot be listed."""
         try:
             return self._encoder.encode(piece)
-        except (RouteError, TransportError) as error:
-            what = f"the queues of a topic could not be listed: {error.code}, {error.what}"
+        except ColumnError:
+            raise
+        except RocketMQError as error:
+            what = f"rows from row {first} on could not be given queues: {error.code}, {error.what}"
             raise Unsendable(what, advice=error.advice, where=error.where, is_bad_row=False) from error
 
     def _treat_faults(self, piece: RecordBatch, first: int, faults: dict[int, Fault]) -> None:

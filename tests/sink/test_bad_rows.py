@@ -7,7 +7,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from broker_stub.faults import NAME_SERVER
 from broker_stub.settings import Settings
 from pyspark_rocketmq.cluster.cluster import worker_cluster
 from pyspark_rocketmq.encode.faults import Fault
@@ -24,7 +23,7 @@ from tests.sink.fixtures import TOPIC, MakeTarget, Target, frame, rows
 
 DROP = {"onBadRow": "drop"}
 DEAD = {"onBadRow": "deadLetter", "deadLetterTopic": "dead"}
-SINGLE, ROUTE = RequestCode.SEND_MESSAGE_V2, RequestCode.GET_ROUTEINFO_BY_TOPIC
+SINGLE = RequestCode.SEND_MESSAGE_V2
 
 
 def levels(*values: int | None) -> pa.RecordBatch:
@@ -265,31 +264,23 @@ def test_what_concerns_all_rows_is_no_fault_of_a_row(target: Target) -> None:
         target.write(rows(5), DROP)
 
 
-def test_rows_of_a_topic_that_does_not_exist(target: Target, caplog: pytest.LogCaptureFixture) -> None:
-    """If no broker creates topics, rows whose column names a missing one are bad rows; a warning has the command."""
-    plan = target.plan({"topic": "", "sendTimeoutMs": "1000", **DROP})
-    for settings in (plan.options.planning_cluster, plan.options.cluster):
-        worker_cluster(settings).routes.route(TOPIC)
-    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=None)
-    report = target.write(frame(topic=["nowhere", TOPIC, TOPIC]), plan=plan)
-    assert (report.rows, report.dropped) == (3, 1) and target.bodies() == [b"1", b"2"]
-    assert any("no broker creates topics" in line and "mqadmin updateTopic" in line for line in caplog.messages)
-
-
-def test_rows_of_a_topic_that_is_refused(make_target: MakeTarget) -> None:
-    """If a broker refuses to create a topic although it has the template, the topic's rows are bad rows, too.
-
-    A broker that does not know a topic which a name server knows has lost it: this fails the task.
-    """
+def test_a_topic_that_brokers_do_not_know_is_no_fault_of_a_row(make_target: MakeTarget) -> None:
+    """If a broker refuses to create a topic although it has the template, or has lost a topic, the task fails."""
     target = make_target(settings=replace(Settings(), auto_create_topics=False))
     topics = target.stub.state.brokers[0].topics
     target.stub.run(lambda: topics.find_or_create("TBW102", 8, perm=7))  # As if it created topics before its restart.
-    report = target.write(frame(topic=[TOPIC, "nowhere", TOPIC]), {"topic": "", **DROP})
-    assert (report.rows, report.dropped) == (3, 1) and target.bodies() == [b"0", b"2"]
+    for options in ({"topic": ""}, {"topic": "nowhere"}):
+        with pytest.raises(
+            WriteError, match=r"TOPIC_NOT_EXIST.*may have \(.*\); create it: mqadmin.*-t nowhere, or let.*autoCreate"
+        ):
+            target.write(frame(topic=["nowhere"] * 3), {**options, **DROP})
     target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=RequestCode.SEND_BATCH_MESSAGE, times=3)
     with pytest.raises(WriteError, match=r"\[SINK_WRITE\].*TOPIC_NOT_EXIST.*create it"):
         target.write(frame(topic=[TOPIC]), {"topic": "", **DROP})
-    with pytest.raises(
-        WriteError, match=r"TOPIC_NOT_EXIST.*may have \(.*\); create it: mqadmin.*-t nowhere, or let.*autoCreate"
-    ):
-        target.write(rows(3), {"topic": "nowhere", **DROP})
+
+
+@pytest.mark.parametrize("topic", [None, "", "a b", "%RETRY%group"])
+def test_a_name_that_is_no_topics_is_a_bad_row(target: Target, topic: str | None) -> None:
+    """A row without a topic, or with a name that no topic can have, is at fault itself."""
+    report = target.write(frame(topic=[TOPIC, topic]), {"topic": "", **DROP})
+    assert (report.rows, report.dropped) == (2, 1) and target.bodies() == [b"0"]

@@ -15,7 +15,7 @@ from broker_stub.faults import NAME_SERVER
 from broker_stub.settings import Settings
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.errors import BadRow, NoBrokerAvailable, TopicNotFound, WriteError
+from pyspark_rocketmq.errors import BadRow, ConnectionLost, NoBrokerAvailable, TopicNotFound, WriteError
 from pyspark_rocketmq.model import MessageQueue, parse_addresses
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
@@ -25,6 +25,8 @@ from tests.sink.fixtures import TOPIC, MakeTarget, Target, frame, rows
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 NAMED, DROP = {"topic": ""}, {"onBadRow": "drop"}
 DEAD = {"onBadRow": "deadLetter", "deadLetterTopic": "dead"}
+CLOSED = replace(Settings(), auto_create_topics=False)
+MISSING = r"\[SINK_WRITE\].*TOPIC_NOT_FOUND, .*no broker creates .*topic new\); create it: mqadmin .* -t new, or let"
 KEYS = [f"key-{number}" for number in range(40)]
 
 
@@ -134,8 +136,8 @@ def test_without_creation_the_driver_says_so(target: Target) -> None:
 def test_with_order_the_topics_of_a_column_must_exist(target: Target) -> None:
     """With `ordering=key` a topic that a column names is not created: tasks could not agree on its queues."""
     ordered = {"topic": "", "ordering": "key", "sendTimeoutMs": "1000"}
-    with pytest.raises(BadRow, match=r"row 0.*column topic"):
-        target.write(frame(topic=["new"], shardingKey=["k"]), ordered)
+    with pytest.raises(WriteError, match=r"SINK_WRITE.*ordering=key does not.*; create it: mqadmin .* -t new$"):
+        target.write(frame(topic=["new"], shardingKey=["k"]), {**ordered, **DROP})
     assert target.write(frame(topic=[TOPIC], shardingKey=["k"]), ordered).rows == 1
 
 
@@ -227,42 +229,83 @@ def test_rows_are_not_bad_because_a_name_server_was_restarted(
     assert (report.dropped, report.dead_letters) == (0, 0) and len(target.bodies()) == 64
 
 
-def test_a_missing_topic_is_missing_after_a_time(target: Target, caplog: pytest.LogCaptureFixture) -> None:
-    """A missing topic counts as missing only after 35 s, or `sendTimeoutMs` if that is less, and a warning says so."""
-    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=None)
-    began = time.monotonic()
-    report = target.write(frame(topic=["new"]), {**NAMED, **DROP, "sendTimeoutMs": "1200"})
-    assert report.dropped == 1 and time.monotonic() - began >= 1.2
+@pytest.mark.parametrize("way", [{}, DROP, DEAD])
+def test_a_missing_topic_fails_the_task(
+    make_target: MakeTarget, way: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A missing topic fails the task after 35 s (or `sendTimeoutMs`, if that is less), whatever `onBadRow` says.
+
+    The error names the topic, counts the rows, and has the command; a warning tells of the wait.
+    """
+    target = make_target(settings=CLOSED, topics={TOPIC: 4, "dead": 1})
+    plan, began = target.plan({**NAMED, **way, "sendTimeoutMs": "1200"}), time.monotonic()
+    with pytest.raises(WriteError, match=MISSING) as caught:
+        target.write([frame(topic=[TOPIC] * 3), frame(topic=["new", TOPIC])], plan=plan)
+    error = caught.value
+    assert time.monotonic() - began >= 1.2 and (error.failed, error.landed + error.unknown) == (2, 3)
     assert "waiting up to 1.2 s (sendTimeoutMs): [TOPIC_NOT_FOUND]" in caplog.messages[0]
+    assert len(target.bodies()) == 3 and target.bodies("dead") == []
 
 
-def test_missing_topics_are_waited_for_together(make_target: MakeTarget) -> None:
-    """After one wait, further missing topics are missing at once, unless a broker is away that was there then."""
-    target = make_target(2)
-    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=None)
-    spent = [time.monotonic()]
+@pytest.mark.parametrize("way", [DROP, DEAD])
+def test_rows_are_not_bad_because_the_only_broker_of_their_topic_is_away(
+    make_target: MakeTarget, way: dict[str, str]
+) -> None:
+    """Name servers do not know a topic while all its brokers are away; its rows wait, and then fail the task."""
+    target = make_target(2, settings=CLOSED, topics={TOPIC: 4, "dead": 1})
+    create(target, TopicConfig(topic_name="new"), ("broker-b",))
+    plan = target.plan({**NAMED, **way, "sendTimeoutMs": "1000"})
+    target.stub.faults.broker_down("broker-b")
+    with pytest.raises(WriteError, match=MISSING):
+        target.write(frame(topic=["new"] * 3), plan=plan)
+    back = threading.Timer(0.3, target.stub.faults.broker_up)
+    back.start()
+    assert target.write(frame(topic=["new"] * 3), plan=plan).rows == len(target.bodies("new")) == 3
+    back.join()
+    assert target.bodies("dead") == []
 
-    def frames() -> Iterator[pa.RecordBatch]:
-        yield frame(topic=["new1", "new2", "new3", "new4"])
-        spent.append(time.monotonic())
-        target.stub.faults.broker_down("broker-b")
-        yield frame(topic=["new5"])
-        spent.append(time.monotonic())
 
-    assert target.write(frames(), {**NAMED, **DROP, "sendTimeoutMs": "1000"}).dropped == 5
-    first, second = spent[1] - spent[0], spent[2] - spent[1]
-    assert 1 <= first < 2 and second >= 1
-
-
-def test_the_time_for_a_missing_topic_begins_with_the_brokers(target: Target) -> None:
+def test_the_time_for_a_missing_topic_begins_with_the_brokers(make_target: MakeTarget) -> None:
     """As long as no broker is registered, nothing is known about a topic; the time begins after that."""
-    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=None)
+    target = make_target(settings=CLOSED)
     target.stub.faults.broker_down()
     back, began = threading.Timer(0.8, target.stub.faults.broker_up), time.monotonic()
     back.start()
-    report = target.write(frame(topic=["new"]), {**NAMED, **DROP, "sendTimeoutMs": "1000"})
+    with pytest.raises(WriteError, match=MISSING):
+        target.write(frame(topic=["new"]), {**NAMED, **DROP, "sendTimeoutMs": "1000"})
     back.join()
-    assert report.dropped == 1 and time.monotonic() - began >= 1.8
+    assert time.monotonic() - began >= 1.8
+
+
+# --- name servers -----------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_waits_for_the_name_server(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    """If no name server responds when a batch is planned, the driver waits for one, and says so once."""
+    target.stub.faults.cut_reply(on=ROUTE, at=NAME_SERVER, times=4)
+    assert target.write(rows(5)).rows == 5
+    assert len([line for line in caplog.messages if "waiting up to 120 s (sendTimeoutMs)" in line]) == 1
+
+
+def test_a_name_server_that_stays_away_fails_the_driver(target: Target) -> None:
+    """If none responds for `sendTimeoutMs`, making the writer fails."""
+    target.stub.faults.cut_reply(on=ROUTE, at=NAME_SERVER, times=None)
+    with pytest.raises(ConnectionLost):
+        target.plan({"sendTimeoutMs": "1000"})
+
+
+@pytest.mark.parametrize("code", [ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_BUSY])
+def test_a_name_server_that_refuses_fails_the_task(target: Target, code: ResponseCode) -> None:
+    """An error of a name server fails the task like one of a broker, and the task's error counts the rows."""
+
+    def frames() -> Iterator[pa.RecordBatch]:
+        yield frame(topic=[TOPIC] * 3)
+        target.stub.faults.answer(code, on=ROUTE, at=NAME_SERVER, times=None)
+        yield frame(topic=["new"])
+
+    with pytest.raises(WriteError, match=rf"\[SINK_WRITE\] partition 0: rows from row 3 on .*{code.name}") as caught:
+        target.write(frames(), {**NAMED, **DROP})
+    assert (caught.value.landed, caught.value.failed, caught.value.unknown) == (3, 1, 0)
 
 
 # --- batch consume queues ---------------------------------------------------------------------------------------------
