@@ -3,7 +3,7 @@
 A profile is used as a whole or not at all, so that the credentials of one cluster never go to another: the first of
 these decides.
 
-1. `--name-server`, with the options of `--profile` if that is given, too
+1. `--name-server` or an address in `-o`, with the options of `--profile` if that is given, too
 2. `--profile`
 3. the environment's NAMESRV_ADDR
 4. the environment's PYSPARK_ROCKETMQ_PROFILE
@@ -76,10 +76,11 @@ def raw_options(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], No
     for name in filter(_is_secret, given):
         if given[name] != PROMPT:
             warn(f"{name} on the command line can be read by other users of this machine; {_BETTER}")
-    raw = {**_base(wanted, env, warn), **given}
-    if wanted.name_server is not None:
-        raw = {name: text for name, text in raw.items() if not _is_address(name)}
-        raw["nameServer"] = wanted.name_server
+    address = _address(wanted, given)
+    base = _base(wanted, env, warn, bool(address))
+    if address:
+        base, given = _without_address(base), _without_address(given)
+    raw = {**base, **given, **address}
     if not any(map(_is_address, raw)):
         raise _no_cluster()
     return raw
@@ -88,13 +89,27 @@ def raw_options(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], No
 _BETTER = "use credentialsFile, a profile, or -o NAME=- to be asked for it"
 
 
-def _base(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, str]:
-    """Return the options of the profile that is to be used, or the address in the environment."""
+def _address(wanted: Wanted, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the address that the command line names, by `--name-server` or else by `-o`."""
+    if wanted.name_server is not None:
+        return {"nameServer": wanted.name_server}
+    return {name: text for name, text in given.items() if _is_address(name)}
+
+
+def _without_address(options: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in options.items() if not _is_address(name)}
+
+
+def _base(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], None], has_address: bool) -> dict[str, str]:
+    """Return the options of the profile that is to be used, or the address in the environment.
+
+    With `has_address`, the command line names the cluster: no profile counts that was not asked for.
+    """
     if wanted.profile is not None:
         found = find_profile(wanted.profile, env, _is_secret, warn)
         address = env.get(ADDRESS_VARIABLE, "").strip()
         return found if any(map(_is_address, found)) or not address else {**found, "nameServer": address}
-    if wanted.name_server is not None:
+    if has_address:
         return {}
     if address := env.get(ADDRESS_VARIABLE, "").strip():
         return {"nameServer": address}

@@ -67,6 +67,19 @@ def test_credentials_never_go_to_another_cluster(env: dict[str, str]) -> None:
     assert raw_options(Wanted("flag:9876", "prod"), default, print)["secretKey"] == "from-profile"
 
 
+@pytest.mark.parametrize("name", ["nameServer", "nameServerAddress", "NAMESERVER"])
+def test_an_address_in_an_option_is_that_of_a_flag(env: dict[str, str], name: str) -> None:
+    """An address in `-o`, by any name, names the cluster: no profile counts that was not asked for."""
+    default = {**env, "PYSPARK_ROCKETMQ_PROFILE": "prod"}
+    wanted = (f"{name}=other:9876",)
+
+    assert raw_options(Wanted(None, None, wanted), default, print) == {name: "other:9876"}
+    assert raw_options(Wanted(None, None, wanted), {"NAMESRV_ADDR": "env:9876"}, print) == {name: "other:9876"}
+    assert raw_options(Wanted("flag:9876", None, wanted), default, print) == {"nameServer": "flag:9876"}
+    chosen = raw_options(Wanted(None, "prod", wanted), default, print)
+    assert chosen == {name: "other:9876", "useTLS": "true", "accessKey": "reader", "secretKey": "from-profile"}
+
+
 def test_a_profile_without_an_address_takes_it_from_the_environment(env: dict[str, str]) -> None:
     """A chosen profile may leave the address to NAMESRV_ADDR."""
     assert address(Wanted(None, "no-address"), {**env, "NAMESRV_ADDR": "env:9876"}) == "env:9876"
