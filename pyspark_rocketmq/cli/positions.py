@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import OptionError
 from ..model import MessageQueue
@@ -18,7 +18,32 @@ if TYPE_CHECKING:
     from ..cluster.cluster import Cluster
     from ..offsets.requested import Layer, QueueTree
 
-__all__ = ["nest", "read_file", "readable_queues", "resolve", "resolve_file"]
+__all__ = [
+    "Origin",
+    "PositionsFile",
+    "nest",
+    "read_file",
+    "readable_queues",
+    "require_origin",
+    "resolve",
+    "resolve_file",
+]
+
+
+class Origin(NamedTuple):
+    """The cluster from which positions come."""
+
+    name_servers: tuple[str, ...]
+    clusters: tuple[str, ...]
+
+
+class PositionsFile(NamedTuple):
+    """The content of a file of positions."""
+
+    tree: QueueTree
+    origin: Origin | None
+    """None if the file does not tell."""
+
 
 _MOST_BYTES = 64 * 1024 * 1024
 WHERE = "earliest, latest, a time (-2h, 2026-01-31T00:00:00Z) or group:NAME"
@@ -65,7 +90,7 @@ def resolve_file(cluster: Cluster, tree: QueueTree, path: str) -> dict[MessageQu
     return positions
 
 
-def read_file(path: str) -> QueueTree:
+def read_file(path: str) -> PositionsFile:
     """Return the positions in a file, as `offsets export` writes it, or as the value of `startingOffsets`."""
     from ..offsets.requested import Keyword, QueueTree
     from ..offsets.strict_json import parse_json
@@ -77,7 +102,33 @@ def read_file(path: str) -> QueueTree:
     found = read_offsets(OptionText("FILE", json.dumps(tree)), (Keyword.EARLIEST, Keyword.LATEST))
     if not isinstance(found, QueueTree) or not found.targets:
         raise OptionError("FILE", path, "no positions", advice="give a file that offsets export has written")
-    return found
+    return PositionsFile(found, _read_origin(content, path) if tree is not content else None)
+
+
+def _read_origin(content: Mapping[str, Any], path: str) -> Origin | None:
+    if "nameServers" not in content and "clusters" not in content:
+        return None
+    return Origin(_read_names(content, "nameServers", path), _read_names(content, "clusters", path))
+
+
+def _read_names(content: Mapping[str, Any], member: str, path: str) -> tuple[str, ...]:
+    names = content.get(member)
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        raise OptionError("FILE", path, f"{member} is not an array of names", advice="correct the file")
+    return tuple(names)
+
+
+def require_origin(origin: Origin, here: Origin, path: str) -> None:
+    """Raise `OptionError` if positions come from another cluster: no name server in common, or another name."""
+    if set(origin.name_servers) & set(here.name_servers) and set(origin.clusters) <= set(here.clusters):
+        return
+    what = f"the positions are those of {_describe(origin)}, and this is {_describe(here)}"
+    advice = "name that cluster with --name-server; --from-other-cluster moves the group here all the same"
+    raise OptionError("FILE", path, what, advice=advice)
+
+
+def _describe(origin: Origin) -> str:
+    return f"cluster {', '.join(origin.clusters) or '?'} at {';'.join(origin.name_servers) or '?'}"
 
 
 def _read_text(path: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_rocketmq.cli.connection import Wanted, find_options, raw_options
+from pyspark_rocketmq.cli.connection import Wanted, find_options, name_connection, raw_options
 from pyspark_rocketmq.errors import OptionError
 
 PROFILES = """
@@ -173,3 +173,12 @@ def test_secrets_are_asked_for() -> None:
     assert asked is not None and asked.current().secret_key == "typed secretKey"
     with pytest.raises(OptionError, match="no terminal"):
         find_options(wanted, env={})
+
+
+def test_words_that_lead_to_the_cluster_hold_no_secret(env: dict[str, str]) -> None:
+    """The words for another command name address, profile and options; a secret is asked for there."""
+    wanted = Wanted(None, "prod", ("nameServer=a:1", "secretKey=tell-nobody", "useTLS=false"))
+
+    words = name_connection(wanted, ["a:1", "b:2"], env)
+
+    assert words == ("--profile", "prod", "--name-server", "a:1;b:2", "-o", "secretKey=-", "-o", "useTLS=false")

@@ -95,6 +95,58 @@ def test_a_move_is_made_and_undone(run: RunCommand, stub: StubCluster) -> None:
     assert (program, undone.code, stub.offsets(GROUP)) == ("pyspark-rocketmq", Exit.DONE, POSITIONS)
 
 
+def test_the_way_back_leads_to_the_same_cluster(
+    run_command: RunCommand, stub: StubCluster, cli_stub: StubCluster
+) -> None:
+    """The printed undo names the cluster, so that it does not follow the environment to another one."""
+    words = ("--name-server", stub.name_server, "-o", "mqClientApiTimeout=4s")
+    moved = seek(run_command, "--to", "latest", "--apply", "--undo-file", "undo.json", *words, "--json")
+
+    undo = shlex.split(moved.document["undo"])
+    assert undo[-4:] == list(words) and Path(undo[4]).is_absolute()
+    undone = run_command(*undo[1:], name_server=cli_stub.name_server)
+    assert (undone.code, stub.offsets(GROUP)) == (Exit.DONE, POSITIONS)
+
+
+def test_the_way_back_names_the_profile(run_command: RunCommand, stub: StubCluster, tmp_path: Path) -> None:
+    """If a profile was used, asked for or not, the printed undo asks for it."""
+    folder = tmp_path / "config" / "pyspark-rocketmq"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(f'default = "dev"\n[dev]\nnameServer = "{stub.name_server}"\n')
+
+    moved = seek(run_command, "--to", "latest", "--apply", "--json")
+
+    assert moved.document["undo"].endswith(f" --apply --profile dev --name-server {stub.name_server}")
+
+
+def test_positions_of_another_cluster_are_refused(
+    run: RunCommand, run_command: RunCommand, stub: StubCluster, cli_stub: StubCluster
+) -> None:
+    """A file from another cluster moves nothing, unless the user says that it may."""
+    exported = run_command("offsets", "export", GROUP, name_server=cli_stub.name_server).out
+    Path("other.json").write_text(exported)
+    seek(run, "--to", "latest", "--apply")
+
+    refused = run("offsets", "import", GROUP, "other.json", "--apply")
+    untouched = stub.offsets(GROUP)
+    allowed = run("offsets", "import", GROUP, "other.json", "--apply", "--from-other-cluster")
+
+    assert (refused.code, untouched) == (Exit.USAGE, ENDS)
+    assert cli_stub.name_server in refused.err and "--from-other-cluster" in refused.err
+    assert (allowed.code, stub.offsets(GROUP)) == (Exit.DONE, POSITIONS)
+
+
+@pytest.mark.parametrize(("cluster", "code"), [("DefaultCluster", Exit.NEEDS_APPLY), ("staging", Exit.USAGE)])
+def test_the_name_of_the_cluster_counts_too(run: RunCommand, cluster: str, code: Exit) -> None:
+    """Behind the same address, a forwarded port for example, the name tells another cluster."""
+    seek(run, "--to", "latest", "--apply", "--undo-file", "undo.json")
+    content = json.loads(Path("undo.json").read_text())
+    Path("changed.json").write_text(json.dumps({**content, "clusters": [cluster]}))
+
+    assert content["clusters"] == ["DefaultCluster"]
+    assert run("offsets", "import", GROUP, "changed.json").code == code
+
+
 def test_the_undo_file_is_written_first_and_is_private(run: RunCommand, stub: StubCluster, tmp_path: Path) -> None:
     """If the undo file cannot be written, nothing moves; a written one may be read by its owner only."""
     taken = tmp_path / "taken.json"
