@@ -123,8 +123,8 @@ def test_lag_is_what_brokers_hold_after_the_last_progress(stub: StubBroker) -> N
     over = lag(query(over_connect(progress(1, 3))), options(stub))
 
     assert [each.messages for each in found.queues] == [Figure(2), Figure(0)]
-    assert (found.total.messages, found.total.unknown_queues) == (2, 0)
-    assert over.total.messages == 2
+    assert (found.total.messages.value, found.total.unknown_queues) == (2, 0)
+    assert over.total.messages.value == 2
     assert stub.offsets(GROUP) == {}
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...lag.figures import Figure, QueueLag, TotalLag
+from ...lag.figures import Figure, QueueLag, Total, TotalLag
 from ...model import MessageQueue
 from ..command import Command, Parameter
 from ..exits import Exit, NotFound
@@ -67,7 +67,8 @@ def _verdict(lag: GroupLag, values: dict[str, Any]) -> int:
     most = values["max"]
     if most is None:
         return Exit.DONE
-    return Exit.CHECK_FAILED if lag.total.messages > most or lag.total.unknown_queues else Exit.DONE
+    messages = lag.total.messages
+    return Exit.CHECK_FAILED if messages.unknown is not None or (messages.value or 0) > most else Exit.DONE
 
 
 # --- for people ------------------------------------------------------------------------------------------------------
@@ -90,8 +91,9 @@ def _show(lag: GroupLag) -> list[View]:
     views: list[View] = [Table(_COLUMNS, [*rows, _total_row(lag.total)])]
     if lag.total.unknown_queues:
         views.append(Note(f"{lag.total.unknown_queues} queues are unknown and not in the total", is_warning=True))
-    if lag.total.gone:
-        views.append(Note(f"{lag.total.gone} of the messages are deleted already", is_warning=True))
+    if lag.total.gone.value:
+        at_least = "at least " if lag.total.gone.is_bound else ""
+        views.append(Note(f"{at_least}{lag.total.gone.value} of the messages are deleted already", is_warning=True))
     return [*views, *(Note(f"{_UNKNOWN} {reason}", is_warning=True) for reason in _reasons(lag))]
 
 
@@ -109,20 +111,28 @@ def _row(lag: QueueLag) -> tuple[str, ...]:
 
 
 def _total_row(total: TotalLag) -> tuple[str, ...]:
-    at_least = "≥ " if total.unknown_queues else ""
-    figures = (f"{at_least}{total.messages}", f"{at_least}{show_size(total.bytes)}")
-    return "total", "", "", "", "", *figures, _span(total.seconds), _span(total.retention_seconds)
+    figures = (
+        _bound("≥", total.messages, _number),
+        _bound("≥", total.bytes, _size),
+        _bound("≥", total.seconds, _span),
+        _bound("≤", total.retention_seconds, _span),
+    )
+    return "total", "", "", "", "", *figures
 
 
-def _number(figure: Figure) -> str:
+def _bound(sign: str, total: Total, show: Callable[[Figure | Total], str]) -> str:
+    return f"{sign} {show(total)}" if total.is_bound else show(total)
+
+
+def _number(figure: Figure | Total) -> str:
     return _UNKNOWN if figure.value is None else str(figure.value)
 
 
-def _size(figure: Figure) -> str:
+def _size(figure: Figure | Total) -> str:
     return _UNKNOWN if figure.value is None else show_size(figure.value)
 
 
-def _span(figure: Figure) -> str:
+def _span(figure: Figure | Total) -> str:
     if figure.value is None:
         return _UNKNOWN if figure.is_unknown else _NOTHING
     return show_span(figure.value)
@@ -132,7 +142,15 @@ def _reasons(lag: GroupLag) -> list[str]:
     figures = (
         figure
         for each in lag.queues
-        for figure in (each.position, each.end, each.messages, each.bytes, each.seconds, each.retention_seconds)
+        for figure in (
+            each.position,
+            each.end,
+            each.messages,
+            each.gone,
+            each.bytes,
+            each.seconds,
+            each.retention_seconds,
+        )
     )
     return list(dict.fromkeys(figure.unknown for figure in figures if figure.unknown is not None))
 
@@ -153,7 +171,7 @@ COMMANDS = (
         details="Messages are offsets from the group's position to the queue's end; a filter of the group is not taken "
         "into account. Bytes are estimated from the size of the next messages. 'behind' is the age of the next "
         "message, 'kept for' the time until its broker may delete it because of its age. What cannot be known is shown "
-        "as ?, with the reason, and never counts as 0.",
+        "as ?, with the reason, and never counts as 0; a total with ≥ or ≤ is a bound, because a part is unknown.",
         examples=("pyspark-rocketmq lag billing", "pyspark-rocketmq lag billing --topic orders --max 10000"),
         is_stream="watch",
         verdict=_verdict,
