@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Self
+
+from ..errors import RocketMQError
 
 __all__ = ["Figure", "Lag", "QueueLag", "Total", "TotalLag"]
 
@@ -107,6 +109,8 @@ class Lag:
 
     queues: tuple[QueueLag, ...]
     total: TotalLag
+    unanswered: Mapping[str, RocketMQError] = field(default_factory=dict)
+    """The errors of brokers that did not answer, by name; they may have more queues than those that are known."""
 
 
 _Numbers = list[int | float]

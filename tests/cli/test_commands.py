@@ -10,7 +10,11 @@ import pytest
 from broker_stub import StubCluster
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.client import PullConsumer, PullConsumerSettings
+from pyspark_rocketmq.cluster.cluster import open_cluster
+from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import ConnectionLost
+from pyspark_rocketmq.model import MessageQueue, parse_addresses
+from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.cli.fixtures import GROUP, TOPIC, RunCommand, seed
 from tests.flows.world import until
@@ -147,6 +151,27 @@ def test_unknown_lag_fails_the_check(stub: StubCluster, run_command: RunCommand)
     assert re.search(r"^orders +broker-b +0 +\? +\? +\? +\? +\? +\?$", ran.out, flags=re.MULTILINE)
     assert re.search(r"^total +≥ 7 ", ran.out, flags=re.MULTILINE)
     assert "2 queues are unknown and not in the total" in ran.out and "? [CONNECTION_LOST]" in ran.out
+
+
+@pytest.mark.parametrize(("position", "total"), [(4, "≥ 1"), (None, r"\?")], ids=["some is known", "nothing is known"])
+def test_a_broker_that_does_not_answer_fails_the_check(
+    stub: StubCluster, run_command: RunCommand, position: int | None, total: str
+) -> None:
+    """The broker may alone have a topic of the group: the total is no more than a bound, and not "not found"."""
+    cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
+    cluster.admin.create_group(SubscriptionGroupConfig(group_name="apart"))
+    places = {MessageQueue(TOPIC, "broker-a", 0): position, MessageQueue("alone", "broker-b", 0): 0}
+    stub.put("alone", b"x", queue_id=0, broker="broker-b")
+    cluster.offsets.commit("apart", {queue: at for queue, at in places.items() if at is not None})
+    stub.faults.cut_reply(on=RequestCode.GET_CONSUME_STATS, at="broker-b", times=None)
+
+    ran = run_command("lag", "apart", "--max", "1000", name_server=stub.name_server)
+    told = run_command("lag", "apart", "--json").document["troubles"]
+
+    assert ran.code == Exit.CHECK_FAILED
+    assert re.search(f"^total +{total} ", ran.out, flags=re.MULTILINE)
+    assert "broker-b may have more queues of the group" in ran.out and "broker-b: [CONNECTION_LOST]" in ran.out
+    assert [(each["what"], each["code"]) for each in told] == [("broker-b", "CONNECTION_LOST")]
 
 
 def test_unknown_bytes_make_bounds(stub: StubCluster, run_command: RunCommand) -> None:

@@ -137,6 +137,23 @@ def test_a_broker_that_is_away_makes_its_queues_unknown(stub: StubCluster) -> No
     assert (found.total.messages.value, found.total.unknown_queues) == (2, 2)
 
 
+def test_a_broker_that_alone_has_a_topic_is_not_forgotten(stub: StubCluster) -> None:
+    """A broker that does not answer may have positions in other topics: it is named, and the total is a bound."""
+    cluster = cluster_of(stub)
+    alone = MessageQueue("alone", "broker-b", 0)
+    store(stub, A0, 3)
+    store(stub, alone, 3)
+    cluster.offsets.commit(G, {A0: 1, alone: 1})
+    stub.faults.cut_reply(on=RequestCode.GET_CONSUME_STATS, at="broker-b", times=None)
+
+    found, again = group_lag(cluster), measure_group(cluster, G, now_ms=STORED_MS, known=[alone])
+
+    assert list(found.unanswered) == ["broker-b"]
+    assert (found.total.messages.value, found.total.messages.is_bound) == (2, True)
+    assert "broker-b" in str(found.total.messages.unknown)
+    assert "[CONNECTION_LOST]" in str(by_queue(again)[alone].messages.unknown)
+
+
 def test_a_broker_that_left_is_unknown_if_it_was_known(stub: StubCluster) -> None:
     """Queues that were measured before are unknown, not forgotten, when their broker is not registered any more."""
     cluster = cluster_of(stub)

@@ -10,8 +10,8 @@ from ...lag.figures import Figure, QueueLag, Total, TotalLag
 from ...model import MessageQueue
 from ..command import Command, Parameter
 from ..exits import Exit, NotFound
-from ..values import Moment, moment
-from ..views import Column, Note, Table, View, show_size, show_span
+from ..values import Moment, Trouble, moment, troubles_of
+from ..views import Column, Note, Table, View, show_size, show_span, show_troubles
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -30,6 +30,8 @@ class GroupLag:
     at: Moment
     queues: tuple[QueueLag, ...]
     total: TotalLag
+    troubles: tuple[Trouble, ...]
+    """The brokers that did not answer, and may have more queues of the group."""
 
 
 def _run(
@@ -54,13 +56,13 @@ def _measure(session: Session, group: str, topic: str | None, before: GroupLag |
     now_ms = session.now_ms()
     known = [MessageQueue(each.topic, each.broker, each.queue_id) for each in before.queues] if before else []
     lag = measure_group(session.cluster, group, topic, now_ms=now_ms, known=known)
-    if not lag.queues:
+    if not lag.queues and not lag.unanswered:
         where = f"in topic {topic}" if topic else "in any topic"
         raise NotFound(
             f"no broker has a position of group {group} {where}",
             advice="check the name; groups list shows all groups, and --topic includes queues without a position",
         )
-    return GroupLag(group, moment(now_ms), lag.queues, lag.total)
+    return GroupLag(group, moment(now_ms), lag.queues, lag.total, troubles_of(lag.unanswered))
 
 
 def _verdict(lag: GroupLag, values: dict[str, Any]) -> int:
@@ -94,7 +96,11 @@ def _show(lag: GroupLag) -> list[View]:
     if lag.total.gone.value:
         at_least = "at least " if lag.total.gone.is_bound else ""
         views.append(Note(f"{at_least}{lag.total.gone.value} of the messages are deleted already", is_warning=True))
-    return [*views, *(Note(f"{_UNKNOWN} {reason}", is_warning=True) for reason in _reasons(lag))]
+    if lag.troubles:
+        brokers = ", ".join(each.what for each in lag.troubles)
+        views.append(Note(f"{brokers} may have more queues of the group, which are not in the total", is_warning=True))
+    reasons = (Note(f"{_UNKNOWN} {reason}", is_warning=True) for reason in _reasons(lag))
+    return [*views, *show_troubles(lag.troubles), *reasons]
 
 
 def _row(lag: QueueLag) -> tuple[str, ...]:
@@ -164,7 +170,7 @@ COMMANDS = (
         parameters=(
             Parameter("GROUP", "consumer group", is_required=True),
             Parameter("--topic", "only this topic, also queues in which the group has no position", metavar="TOPIC"),
-            Parameter("--max", "exit with 8 if more messages wait, or if a queue is unknown", int, metavar="COUNT"),
+            Parameter("--max", "exit with 8 if more messages wait, or if some are unknown", int, metavar="COUNT"),
             Parameter("--watch", "measure again and again, until Ctrl-C", bool),
             Parameter("--interval", "seconds between two measurements", float, 2.0, metavar="SECONDS"),
         ),
