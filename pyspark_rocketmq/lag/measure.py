@@ -8,7 +8,7 @@ group's name would take away an administrator's reset from it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from types import MappingProxyType
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..broker_errors import PullNotFound, PullOffsetMoved, PullRetryImmediately
@@ -48,7 +48,8 @@ def measure_group(
     brokers = cluster.survey.fetch_brokers()
     standings, unanswered = fetch_group_standings(cluster, brokers, group, topic)
     vanished = {queue: _vanished(unanswered.get(queue.broker_name)) for queue in known}
-    return _measure(cluster, brokers, {**vanished, **standings}, now_ms, unanswered)
+    missing = next((f"{name} may have more queues: {error}" for name, error in unanswered.items()), None)
+    return replace(_measure(cluster, brokers, {**vanished, **standings}, now_ms, missing), unanswered=unanswered)
 
 
 def _vanished(error: RocketMQError | None) -> Standing:
@@ -56,10 +57,15 @@ def _vanished(error: RocketMQError | None) -> Standing:
     return Standing(unknown, unknown)
 
 
-def measure_positions(cluster: Cluster, positions: Mapping[MessageQueue, int], *, now_ms: int) -> Lag:
-    """Return the lag of these positions, the next offset to read of each queue."""
+def measure_positions(
+    cluster: Cluster, positions: Mapping[MessageQueue, int], *, now_ms: int, missing: str | None = None
+) -> Lag:
+    """Return the lag of these positions, the next offset to read of each queue.
+
+    `missing` is the reason why further positions are not known.
+    """
     brokers = cluster.survey.fetch_brokers()
-    return _measure(cluster, brokers, fetch_query_standings(cluster, positions), now_ms)
+    return _measure(cluster, brokers, fetch_query_standings(cluster, positions), now_ms, missing)
 
 
 class _Next(NamedTuple):
@@ -81,7 +87,7 @@ def _measure(
     brokers: Iterable[BrokerEndpoints],
     standings: Standings,
     now_ms: int,
-    unanswered: Mapping[str, RocketMQError] = MappingProxyType({}),
+    missing: str | None,
 ) -> Lag:
     behind = {queue: int(each.position.value or 0) for queue, each in standings.items() if _is_behind(each)}
     found = _fetch_next(cluster, behind, _largest(standings, behind))
@@ -92,8 +98,7 @@ def _measure(
         _queue_lag(queue, standings[queue], found.get(queue), mean_sizes, reserved, now_ms)
         for queue in sort_queues(standings)
     )
-    missing = (f"{name} may have more queues: {error}" for name, error in unanswered.items())
-    return Lag(queues, TotalLag.of(queues, next(missing, None)), unanswered)
+    return Lag(queues, TotalLag.of(queues, missing))
 
 
 def _is_behind(standing: Standing) -> bool:
