@@ -7,12 +7,12 @@ The JSON is that of the option `startingOffsets`: topic → broker → queue id 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import OptionError
-from ..model import MessageQueue
+from ..model import MessageQueue, QueueBounds
 
 if TYPE_CHECKING:
     from ..cluster.cluster import Cluster
@@ -43,6 +43,8 @@ class PositionsFile(NamedTuple):
     tree: QueueTree
     origin: Origin | None
     """None if the file does not tell."""
+    is_export: bool
+    """Whether a command has written the positions, not a person."""
 
 
 _MOST_BYTES = 64 * 1024 * 1024
@@ -76,18 +78,35 @@ def resolve(
     return _resolve(cluster, queues, option, _everywhere(option, where, now_ms))
 
 
-def resolve_file(cluster: Cluster, tree: QueueTree, path: str) -> dict[MessageQueue, int]:
-    """Return the offset of each queue that a file of positions names; raise if one is missing or out of range."""
+def resolve_file(
+    cluster: Cluster, content: PositionsFile, path: str, warn: Callable[[str], None]
+) -> dict[MessageQueue, int]:
+    """Return the offset of each queue that a file of positions names; raise if a queue does not exist.
+
+    An offset outside its queue is taken with a warning if a command has exported it, since a group may stand there:
+    retention has passed it, or the topic was created again. Else it is a mistake: raise.
+    """
+    tree = content.tree
     topics = sorted({place.topic for place in tree.targets})
     queues = readable_queues(cluster, topics)
     tree.require_known(queues)
     named = [queue for queue in queues if tree.target(queue) is not None]
     positions = _resolve(cluster, named, path, tree)
-    for queue, bounds in cluster.offsets.fetch_bounds(named).items():
-        if not bounds.min_offset <= positions[queue] <= bounds.max_offset:
-            what = f"offset {positions[queue]} of {queue} lies outside {bounds.min_offset}..{bounds.max_offset}"
-            raise OptionError("FILE", path, what, advice="correct the file; -2 means earliest, -1 latest")
+    outside = list(_find_outside(positions, cluster.offsets.fetch_bounds(named)))
+    if outside and not content.is_export:
+        raise OptionError("FILE", path, outside[0], advice="correct the file; -2 means earliest, -1 latest")
+    if outside:
+        warn(
+            f"{outside[0]} (of {len(outside)} such offsets): a reader starts at the first message that is left, and "
+            "skips messages before an offset that lies after the end"
+        )
     return positions
+
+
+def _find_outside(positions: Mapping[MessageQueue, int], bounds: Mapping[MessageQueue, QueueBounds]) -> Iterator[str]:
+    for queue, (low, high, _) in bounds.items():
+        if not low <= positions[queue] <= high:
+            yield f"offset {positions[queue]} of {queue} lies outside {low}..{high}"
 
 
 def read_file(path: str) -> PositionsFile:
@@ -102,7 +121,8 @@ def read_file(path: str) -> PositionsFile:
     found = read_offsets(OptionText("FILE", json.dumps(tree)), (Keyword.EARLIEST, Keyword.LATEST))
     if not isinstance(found, QueueTree) or not found.targets:
         raise OptionError("FILE", path, "no positions", advice="give a file that offsets export has written")
-    return PositionsFile(found, _read_origin(content, path) if tree is not content else None)
+    is_export = tree is not content
+    return PositionsFile(found, _read_origin(content, path) if is_export else None, is_export)
 
 
 def _read_origin(content: Mapping[str, Any], path: str) -> Origin | None:

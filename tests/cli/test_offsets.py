@@ -17,7 +17,7 @@ from pyspark_rocketmq.cli.positions import nest
 from pyspark_rocketmq.client import PullConsumer, PullConsumerSettings
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.model import parse_addresses
+from pyspark_rocketmq.model import MessageQueue, parse_addresses
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.cli.fixtures import GROUP, PER_QUEUE, POSITIONS, TOPIC, Ran, RunCommand, environment, seed
@@ -106,6 +106,26 @@ def test_the_way_back_leads_to_the_same_cluster(
     assert undo[-4:] == list(words) and Path(undo[4]).is_absolute()
     undone = run_command(*undo[1:], name_server=cli_stub.name_server)
     assert (undone.code, stub.offsets(GROUP)) == (Exit.DONE, POSITIONS)
+
+
+@pytest.mark.parametrize("place", ["before the first message", "after the last message"])
+def test_the_way_back_leads_outside_a_queue(run: RunCommand, stub: StubCluster, place: str) -> None:
+    """A position that was outside the queue's bounds comes back all the same, with a warning."""
+    queue = MessageQueue(TOPIC, "broker-a", 0)
+    if place == "before the first message":
+        stub.expire(TOPIC, 0, 3, broker="broker-a")
+    else:
+        cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
+        cluster.offsets.commit(GROUP, {queue: 9})
+    before = stub.offsets(GROUP)
+    moved = seek(run, "--to", "latest", "--apply", "--json")
+    after = stub.offsets(GROUP)
+
+    undone = run(*shlex.split(moved.document["undo"])[1:])
+
+    assert (moved.code, undone.code) == (Exit.DONE, Exit.DONE)
+    assert before[queue] in (1, 9) and after[queue] == 5 and stub.offsets(GROUP) == before
+    assert f"offset {before[queue]} of {queue} lies outside {3 if before[queue] == 1 else 0}..5" in undone.err
 
 
 def test_the_way_back_names_the_profile(run_command: RunCommand, stub: StubCluster, tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def _import(
     content = read_file(file)
     if content.origin is not None and not from_other_cluster:
         require_origin(content.origin, _find_origin(session), file)
-    wanted = resolve_file(session.cluster, content.tree, file)
+    wanted = resolve_file(session.cluster, content, file, session.screen.warn)
     return _move(session, group, wanted, apply, undo_file)
 
 
@@ -382,7 +382,8 @@ COMMANDS = (
             Parameter("--from-other-cluster", "accept a file that was written at another cluster", bool),
         ),
         details="Moves the group's positions in the queues that the file names. A file from another cluster is "
-        f"refused: one with other name servers, or with another cluster's name. {_MOVING}",
+        "refused: one with other name servers, or with another cluster's name. An offset outside its queue is taken "
+        f"with a warning from a file that a command has written, and refused in others. {_MOVING}",
         examples=("pyspark-rocketmq offsets import billing positions.json",),
         verdict=_verdict,
     ),
