@@ -95,18 +95,19 @@ class CommitListener(StreamingQueryListener):
 def lag(query: StreamingQuery, options: Mapping[str, str]) -> Lag:
     """Return how far a query is behind: what brokers hold now after the positions of its last progress event.
 
-    A batch that runs now counts as unread. A figure that cannot be had is unknown, with its reason, and never 0. Before
-    the first progress event there are no queues.
+    A batch that runs now counts as unread. A figure that cannot be had is unknown, with its reason, and never 0; so is
+    the total before the first progress event. A source whose position cannot be read makes it a bound.
 
     Args:
         query: A query that reads RocketMQ, running or ended.
         options: The options of the query's reader; name servers and credentials suffice.
     """
     progress = query.lastProgress
-    found = _positions(progress) if progress else ()
+    found = list(_positions(progress)) if progress else []
     positions = {queue: offset for each in found for queue, offset in each.next.items()}
     cluster = open_cluster(parse_helper_options(options).cluster)
-    return measure_positions(cluster, positions, now_ms=time.time_ns() // 1_000_000)
+    missing = _why_missing(progress, bool(found))
+    return measure_positions(cluster, positions, now_ms=time.time_ns() // 1_000_000, missing=missing)
 
 
 def planner_status(query: StreamingQuery) -> list[PlannerStatus]:
@@ -136,6 +137,30 @@ def _positions(progress: StreamingQueryProgress) -> Iterable[Position]:
         with suppress(OptionError):
             if (position := parse_position(end)) is not None:
                 yield position
+
+
+def _why_missing(progress: StreamingQueryProgress | None, has_positions: bool) -> str | None:
+    """Return why the positions of a query are not complete; None if they are."""
+    if progress is None:
+        return "the query has had no progress event yet"
+    for end in _offsets(progress, "endOffset"):
+        try:
+            parse_position(end)
+        except OptionError as error:
+            if _is_ours(end):
+                return str(error)
+    return None if has_positions else "the query has no source with a position of RocketMQ"
+
+
+def _is_ours(offset: dict[str, Any] | str) -> bool:
+    """Return whether an offset looks like that of a RocketMQ source, perhaps of another release."""
+    value = offset
+    if isinstance(offset, str):
+        try:
+            value = json.loads(offset)
+        except ValueError:
+            return False
+    return isinstance(value, dict) and {"next", "version"} <= value.keys()
 
 
 def _offsets(progress: StreamingQueryProgress, name: str) -> Iterable[dict[str, Any] | str]:

@@ -3,7 +3,7 @@
 A profile is used as a whole or not at all, so that the credentials of one cluster never go to another: the first of
 these decides.
 
-1. `--name-server`, with the options of `--profile` if that is given, too
+1. `--name-server` or an address in `-o`, with the options of `--profile` if that is given, too
 2. `--profile`
 3. the environment's NAMESRV_ADDR
 4. the environment's PYSPARK_ROCKETMQ_PROFILE
@@ -15,17 +15,17 @@ Options of `-o` are added to each, and outrank a profile's.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..errors import OptionError
-from .profiles import find_profile
+from .profiles import default_profile, find_profile
 
 if TYPE_CHECKING:
     from ..options import HelperOptions
 
-__all__ = ["Wanted", "find_options", "raw_options"]
+__all__ = ["Wanted", "find_options", "name_connection", "raw_options"]
 
 ADDRESS_VARIABLE, PROFILE_VARIABLE = "NAMESRV_ADDR", "PYSPARK_ROCKETMQ_PROFILE"
 SECRET_VARIABLES = {
@@ -76,10 +76,11 @@ def raw_options(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], No
     for name in filter(_is_secret, given):
         if given[name] != PROMPT:
             warn(f"{name} on the command line can be read by other users of this machine; {_BETTER}")
-    raw = {**_base(wanted, env, warn), **given}
-    if wanted.name_server is not None:
-        raw = {name: text for name, text in raw.items() if not _is_address(name)}
-        raw["nameServer"] = wanted.name_server
+    address = _address(wanted, given)
+    base = _base(wanted, env, warn, bool(address))
+    if address:
+        base, given = _without_address(base), _without_address(given)
+    raw = {**base, **given, **address}
     if not any(map(_is_address, raw)):
         raise _no_cluster()
     return raw
@@ -88,17 +89,53 @@ def raw_options(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], No
 _BETTER = "use credentialsFile, a profile, or -o NAME=- to be asked for it"
 
 
-def _base(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, str]:
-    """Return the options of the profile that is to be used, or the address in the environment."""
-    if wanted.profile is not None:
-        found = find_profile(wanted.profile, env, _is_secret, warn)
-        address = env.get(ADDRESS_VARIABLE, "").strip()
-        return found if any(map(_is_address, found)) or not address else {**found, "nameServer": address}
+def _address(wanted: Wanted, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the address that the command line names, by `--name-server` or else by `-o`."""
     if wanted.name_server is not None:
-        return {}
-    if address := env.get(ADDRESS_VARIABLE, "").strip():
-        return {"nameServer": address}
-    return find_profile(env.get(PROFILE_VARIABLE, "").strip() or None, env, _is_secret, warn)
+        return {"nameServer": wanted.name_server}
+    return {name: text for name, text in given.items() if _is_address(name)}
+
+
+def _without_address(options: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in options.items() if not _is_address(name)}
+
+
+def name_connection(
+    wanted: Wanted, name_servers: Iterable[object], env: Mapping[str, str] = os.environ
+) -> tuple[str, ...]:
+    """Return words that lead another command to the same cluster, whatever its environment; they hold no secret."""
+    given = dict(map(_split, wanted.options))
+    address = _address(wanted, given)
+    profile = _profile_name(wanted, env, bool(address))
+    # A secret is asked for again.
+    options = {name: PROMPT if _is_secret(name) else text for name, text in _without_address(given).items()}
+    return (
+        *(("--profile", profile) if profile is not None else ()),
+        *("--name-server", ";".join(map(str, name_servers))),
+        *(word for name, text in options.items() for word in ("-o", f"{name}={text}")),
+    )
+
+
+def _base(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], None], has_address: bool) -> dict[str, str]:
+    """Return the options of the profile that is to be used, or the address in the environment."""
+    profile = _profile_name(wanted, env, has_address)
+    found = find_profile(profile, env, _is_secret, warn) if profile is not None else {}
+    address = env.get(ADDRESS_VARIABLE, "").strip()
+    if has_address or not address or any(map(_is_address, found)):
+        return found
+    return {**found, "nameServer": address}
+
+
+def _profile_name(wanted: Wanted, env: Mapping[str, str], has_address: bool) -> str | None:
+    """Return the name of the profile that is to be used, None if there is none.
+
+    With `has_address`, the command line names the cluster: no profile counts that was not asked for.
+    """
+    if wanted.profile is not None:
+        return wanted.profile
+    if has_address or env.get(ADDRESS_VARIABLE, "").strip():
+        return None
+    return env.get(PROFILE_VARIABLE, "").strip() or default_profile(env)
 
 
 def _split(text: str) -> tuple[str, str]:

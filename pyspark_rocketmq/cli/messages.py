@@ -121,7 +121,7 @@ def read_messages(
     """Yield the messages of ranges; with a subscription, only those that it wants."""
     from ..client.range_reading import read_queue_ranges
 
-    settings = _settings(session, subscription)
+    settings = _settings(subscription)
     tags = _tags(settings.subscription)
     wanted = [each for each in ranges if each.offset_count > 0]
     for message in read_queue_ranges(session.cluster, wanted, settings, session.screen.warn):
@@ -142,17 +142,21 @@ def make_filter(session: Session, queues: Iterable[MessageQueue], tags: str | No
         raise OptionError("--tags", tags, "not together with --sql", advice="drop one of the two")
     if sql is not None:
         subscription = Subscription(sql, "SQL92")
-        require_filter(session.cluster, _settings(session, subscription), queues)
+        require_filter(session.cluster, _settings(subscription), queues)
         return subscription
     return Subscription("||".join(part.strip() for part in tags.split("||"))) if tags else Subscription()
 
 
-def _settings(session: Session, subscription: Subscription | None) -> PullSettings:
+def _settings(subscription: Subscription | None) -> PullSettings:
+    """Return settings of pulls under the group for readers without one.
+
+    Under the group of the options, brokers would take an administrator's reset away from it, or create it.
+    """
     from ..cluster.names import READER_GROUP
     from ..pull.settings import PullSettings, Subscription
 
     return PullSettings(
-        group=session.options.group or READER_GROUP,
+        group=READER_GROUP,
         subscription=subscription or Subscription(),
         pull_timeout_s=_PULL_S,
         max_retries=_RETRIES,

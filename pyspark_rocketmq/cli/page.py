@@ -28,7 +28,7 @@ pyspark-rocketmq topics list --name-server localhost:9876
 
 The first of these decides; a profile is used as a whole or not at all.
 
-1. `--name-server`, with the options of `--profile` if that is given, too
+1. `--name-server` or an address in `-o`, with the options of `--profile` if that is given, too
 2. `--profile`
 3. the environment variable `NAMESRV_ADDR`
 4. the environment variable `PYSPARK_ROCKETMQ_PROFILE`, the name of a profile

@@ -7,18 +7,45 @@ The JSON is that of the option `startingOffsets`: topic → broker → queue id 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import OptionError
-from ..model import MessageQueue
+from ..model import MessageQueue, QueueBounds
 
 if TYPE_CHECKING:
     from ..cluster.cluster import Cluster
     from ..offsets.requested import Layer, QueueTree
 
-__all__ = ["nest", "read_file", "readable_queues", "resolve", "resolve_file"]
+__all__ = [
+    "Origin",
+    "PositionsFile",
+    "nest",
+    "read_file",
+    "readable_queues",
+    "require_origin",
+    "resolve",
+    "resolve_file",
+]
+
+
+class Origin(NamedTuple):
+    """The cluster from which positions come."""
+
+    name_servers: tuple[str, ...]
+    clusters: tuple[str, ...]
+
+
+class PositionsFile(NamedTuple):
+    """The content of a file of positions."""
+
+    tree: QueueTree
+    origin: Origin | None
+    """None if the file does not tell."""
+    is_export: bool
+    """Whether a command has written the positions, not a person."""
+
 
 _MOST_BYTES = 64 * 1024 * 1024
 WHERE = "earliest, latest, a time (-2h, 2026-01-31T00:00:00Z) or group:NAME"
@@ -51,21 +78,38 @@ def resolve(
     return _resolve(cluster, queues, option, _everywhere(option, where, now_ms))
 
 
-def resolve_file(cluster: Cluster, tree: QueueTree, path: str) -> dict[MessageQueue, int]:
-    """Return the offset of each queue that a file of positions names; raise if one is missing or out of range."""
+def resolve_file(
+    cluster: Cluster, content: PositionsFile, path: str, warn: Callable[[str], None]
+) -> dict[MessageQueue, int]:
+    """Return the offset of each queue that a file of positions names; raise if a queue does not exist.
+
+    An offset outside its queue is taken with a warning if a command has exported it, since a group may stand there:
+    retention has passed it, or the topic was created again. Else it is a mistake: raise.
+    """
+    tree = content.tree
     topics = sorted({place.topic for place in tree.targets})
     queues = readable_queues(cluster, topics)
     tree.require_known(queues)
     named = [queue for queue in queues if tree.target(queue) is not None]
     positions = _resolve(cluster, named, path, tree)
-    for queue, bounds in cluster.offsets.fetch_bounds(named).items():
-        if not bounds.min_offset <= positions[queue] <= bounds.max_offset:
-            what = f"offset {positions[queue]} of {queue} lies outside {bounds.min_offset}..{bounds.max_offset}"
-            raise OptionError("FILE", path, what, advice="correct the file; -2 means earliest, -1 latest")
+    outside = list(_find_outside(positions, cluster.offsets.fetch_bounds(named)))
+    if outside and not content.is_export:
+        raise OptionError("FILE", path, outside[0], advice="correct the file; -2 means earliest, -1 latest")
+    if outside:
+        warn(
+            f"{outside[0]} (of {len(outside)} such offsets): a reader starts at the first message that is left, and "
+            "skips messages before an offset that lies after the end"
+        )
     return positions
 
 
-def read_file(path: str) -> QueueTree:
+def _find_outside(positions: Mapping[MessageQueue, int], bounds: Mapping[MessageQueue, QueueBounds]) -> Iterator[str]:
+    for queue, (low, high, _) in bounds.items():
+        if not low <= positions[queue] <= high:
+            yield f"offset {positions[queue]} of {queue} lies outside {low}..{high}"
+
+
+def read_file(path: str) -> PositionsFile:
     """Return the positions in a file, as `offsets export` writes it, or as the value of `startingOffsets`."""
     from ..offsets.requested import Keyword, QueueTree
     from ..offsets.strict_json import parse_json
@@ -77,7 +121,34 @@ def read_file(path: str) -> QueueTree:
     found = read_offsets(OptionText("FILE", json.dumps(tree)), (Keyword.EARLIEST, Keyword.LATEST))
     if not isinstance(found, QueueTree) or not found.targets:
         raise OptionError("FILE", path, "no positions", advice="give a file that offsets export has written")
-    return found
+    is_export = tree is not content
+    return PositionsFile(found, _read_origin(content, path) if is_export else None, is_export)
+
+
+def _read_origin(content: Mapping[str, Any], path: str) -> Origin | None:
+    if "nameServers" not in content and "clusters" not in content:
+        return None
+    return Origin(_read_names(content, "nameServers", path), _read_names(content, "clusters", path))
+
+
+def _read_names(content: Mapping[str, Any], member: str, path: str) -> tuple[str, ...]:
+    names = content.get(member)
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        raise OptionError("FILE", path, f"{member} is not an array of names", advice="correct the file")
+    return tuple(names)
+
+
+def require_origin(origin: Origin, here: Origin, path: str) -> None:
+    """Raise `OptionError` if positions come from another cluster: no name server in common, or another name."""
+    if set(origin.name_servers) & set(here.name_servers) and set(origin.clusters) <= set(here.clusters):
+        return
+    what = f"the positions are those of {_describe(origin)}, and this is {_describe(here)}"
+    advice = "name that cluster with --name-server; --from-other-cluster moves the group here all the same"
+    raise OptionError("FILE", path, what, advice=advice)
+
+
+def _describe(origin: Origin) -> str:
+    return f"cluster {', '.join(origin.clusters) or '?'} at {';'.join(origin.name_servers) or '?'}"
 
 
 def _read_text(path: str) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 
 from ..errors import OptionError
 
-__all__ = ["DEFAULT_KEY", "find_profile", "profiles_path"]
+__all__ = ["DEFAULT_KEY", "default_profile", "find_profile", "profiles_path"]
 
 DEFAULT_KEY = "default"
 _OPTION = "--profile"
@@ -37,24 +37,24 @@ def profiles_path(env: Mapping[str, str]) -> Path:
     return (Path(base) if base else Path.home() / ".config") / "pyspark-rocketmq" / "config.toml"
 
 
+def default_profile(env: Mapping[str, str]) -> str | None:
+    """Return the name of the default profile, None if there is none; raise `OptionError` if the file has errors."""
+    path = profiles_path(env)
+    return _default(path, _read(path)) if path.exists() else None
+
+
 def find_profile(
-    name: str | None, env: Mapping[str, str], is_secret: Callable[[str], bool], warn: Callable[[str], None]
+    name: str, env: Mapping[str, str], is_secret: Callable[[str], bool], warn: Callable[[str], None]
 ) -> dict[str, str]:
-    """Return the options of a profile; without `name`, of the default profile if there is one.
+    """Return the options of a profile.
 
     Raise `OptionError` if the file has errors, or no profile of this name. Warn if a profile holds a secret and others
     may read the file.
     """
     path = profiles_path(env)
     if not path.exists():
-        if name is None:
-            return {}
         raise OptionError(_OPTION, name, f"there is no file {path}", advice="write it, or give --name-server")
-    content = _read(path)
-    wanted = name if name is not None else _default(path, content)
-    if wanted is None:
-        return {}
-    options = _options(path, content, wanted)
+    options = _options(path, _read(path), name)
     if any(map(is_secret, options)) and (mode := stat.S_IMODE(path.stat().st_mode)) & _OF_OTHERS:
         warn(f"{path}: other users may read the secrets (mode {mode:o}); run chmod 600 on it")
     return options

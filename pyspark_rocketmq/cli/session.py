@@ -6,7 +6,7 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .connection import Wanted, find_options
+from .connection import Wanted, find_options, name_connection
 from .screen import Screen
 
 if TYPE_CHECKING:
@@ -35,6 +35,15 @@ class Session:
         from ..cluster.cluster import open_cluster
 
         return open_cluster(self.options.cluster)
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """The addresses of the cluster's name servers."""
+        return tuple(map(str, self.options.cluster.name_servers))
+
+    def connection_words(self) -> tuple[str, ...]:
+        """Return the words that lead another command to this cluster."""
+        return name_connection(self._wanted, self.name_servers)
 
     def now_ms(self) -> int:
         """Return the time in milliseconds since 1970."""

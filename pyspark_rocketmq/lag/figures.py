@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Self
 
-__all__ = ["Figure", "Lag", "QueueLag", "TotalLag"]
+from ..errors import RocketMQError
+
+__all__ = ["Figure", "Lag", "QueueLag", "Total", "TotalLag"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +48,58 @@ class QueueLag:
 
 
 @dataclass(frozen=True, slots=True)
+class Total:
+    """A figure of all queues together; with both a value and a reason, the value is a bound.
+
+    It has no value if nothing is known, or if there is nothing to measure.
+    """
+
+    value: int | float | None = None
+    unknown: str | None = None
+    """The reason why a part of the figure is unknown; none if all parts are known."""
+    unknown_queues: int = 0
+    """Number of queues whose part is unknown."""
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the true figure may be worse than the value."""
+        return self.value is not None and self.unknown is not None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nothing is known of the figure."""
+        return self.value is None and self.unknown is not None
+
+
+@dataclass(frozen=True, slots=True)
 class TotalLag:
-    """The lag of all queues whose figures are known; `unknown_queues` says how many are left out of `messages`."""
+    """The lag of all queues."""
 
     queues: int
-    unknown_queues: int
-    messages: int
-    gone: int
-    bytes: int
-    seconds: Figure
+    messages: Total
+    gone: Total
+    bytes: Total
+    seconds: Total
     """The largest of all queues."""
-    retention_seconds: Figure
+    retention_seconds: Total
     """The smallest of all queues."""
 
+    @property
+    def unknown_queues(self) -> int:
+        """The number of queues whose messages are unknown."""
+        return self.messages.unknown_queues
+
     @classmethod
-    def of(cls, queues: Iterable[QueueLag]) -> Self:
-        """Return the total of these queues."""
+    def of(cls, queues: Iterable[QueueLag], missing: str | None = None) -> Self:
+        """Return the total of these queues; `missing` is the reason why others are missing."""
         queues = tuple(queues)
         return cls(
             queues=len(queues),
-            unknown_queues=sum(each.messages.is_unknown for each in queues),
-            messages=int(sum(each.messages.value or 0 for each in queues)),
-            gone=int(sum(each.gone.value or 0 for each in queues)),
-            bytes=int(sum(each.bytes.value or 0 for each in queues)),
-            seconds=_extreme(max, [each.seconds for each in queues]),
-            retention_seconds=_extreme(min, [each.retention_seconds for each in queues]),
+            messages=_total(sum, [each.messages for each in queues], missing),
+            gone=_total(sum, [each.gone for each in queues], missing),
+            bytes=_total(sum, [each.bytes for each in queues], missing),
+            seconds=_total(_largest, [each.seconds for each in queues], missing),
+            retention_seconds=_total(_smallest, [each.retention_seconds for each in queues], missing),
         )
 
 
@@ -80,10 +109,25 @@ class Lag:
 
     queues: tuple[QueueLag, ...]
     total: TotalLag
+    unanswered: Mapping[str, RocketMQError] = field(default_factory=dict)
+    """The errors of brokers that did not answer, by name; they may have more queues than those that are known."""
 
 
-def _extreme(choose: Callable[[list[int | float]], int | float], figures: list[Figure]) -> Figure:
-    """Return the largest or smallest known figure; unknown if none is known and one is unknown."""
-    if known := [each.value for each in figures if each.value is not None]:
-        return Figure(choose(known))
-    return Figure(unknown=next((each.unknown for each in figures if each.is_unknown), None))
+_Numbers = list[int | float]
+
+
+def _total(combine: Callable[[_Numbers], int | float | None], figures: list[Figure], missing: str | None) -> Total:
+    """Return the combination of the known figures, with the first reason why it is not complete."""
+    known = [each.value for each in figures if each.value is not None]
+    unknown = [each.unknown for each in figures if each.unknown is not None]
+    why = next(iter(unknown), missing)
+    # Without a known figure, a sum of 0 would be a lie unless there is nothing that could be unknown.
+    return Total(combine(known) if known or why is None else None, why, len(unknown))
+
+
+def _largest(numbers: _Numbers) -> int | float | None:
+    return max(numbers, default=None)
+
+
+def _smallest(numbers: _Numbers) -> int | float | None:
+    return min(numbers, default=None)

@@ -8,6 +8,7 @@ group's name would take away an administrator's reset from it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..broker_errors import PullNotFound, PullOffsetMoved, PullRetryImmediately
@@ -45,15 +46,26 @@ def measure_group(
     not registered any more is not asked; its queues are found only in `known`, queues that were measured before.
     """
     brokers = cluster.survey.fetch_brokers()
-    standings = fetch_group_standings(cluster, brokers, group, topic)
-    vanished = dict.fromkeys(known, Standing(Figure(unknown=_VANISHED), Figure(unknown=_VANISHED)))
-    return _measure(cluster, brokers, {**vanished, **standings}, now_ms)
+    standings, unanswered = fetch_group_standings(cluster, brokers, group, topic)
+    vanished = {queue: _vanished(unanswered.get(queue.broker_name)) for queue in known}
+    missing = next((f"{name} may have more queues: {error}" for name, error in unanswered.items()), None)
+    return replace(_measure(cluster, brokers, {**vanished, **standings}, now_ms, missing), unanswered=unanswered)
 
 
-def measure_positions(cluster: Cluster, positions: Mapping[MessageQueue, int], *, now_ms: int) -> Lag:
-    """Return the lag of these positions, the next offset to read of each queue."""
+def _vanished(error: RocketMQError | None) -> Standing:
+    unknown = Figure(unknown=str(error or _VANISHED))
+    return Standing(unknown, unknown)
+
+
+def measure_positions(
+    cluster: Cluster, positions: Mapping[MessageQueue, int], *, now_ms: int, missing: str | None = None
+) -> Lag:
+    """Return the lag of these positions, the next offset to read of each queue.
+
+    `missing` is the reason why further positions are not known.
+    """
     brokers = cluster.survey.fetch_brokers()
-    return _measure(cluster, brokers, fetch_query_standings(cluster, positions), now_ms)
+    return _measure(cluster, brokers, fetch_query_standings(cluster, positions), now_ms, missing)
 
 
 class _Next(NamedTuple):
@@ -70,7 +82,13 @@ _Found = _Next | RocketMQError | None
 """The next message; an error; None if the broker holds none from the position on."""
 
 
-def _measure(cluster: Cluster, brokers: Iterable[BrokerEndpoints], standings: Standings, now_ms: int) -> Lag:
+def _measure(
+    cluster: Cluster,
+    brokers: Iterable[BrokerEndpoints],
+    standings: Standings,
+    now_ms: int,
+    missing: str | None,
+) -> Lag:
     behind = {queue: int(each.position.value or 0) for queue, each in standings.items() if _is_behind(each)}
     found = _fetch_next(cluster, behind, _largest(standings, behind))
     holding = {queue.broker_name for queue in behind}
@@ -80,7 +98,7 @@ def _measure(cluster: Cluster, brokers: Iterable[BrokerEndpoints], standings: St
         _queue_lag(queue, standings[queue], found.get(queue), mean_sizes, reserved, now_ms)
         for queue in sort_queues(standings)
     )
-    return Lag(queues, TotalLag.of(queues))
+    return Lag(queues, TotalLag.of(queues, missing))
 
 
 def _is_behind(standing: Standing) -> bool:

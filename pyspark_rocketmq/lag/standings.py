@@ -7,6 +7,7 @@ So queues at 0 are asked again, one by one, whether they have a position.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from ..broker_errors import QueryNotFound
@@ -20,7 +21,7 @@ from ..wire.bodies import OffsetWrapper, TopicOffset, TopicStatsTable
 from ..wire.commands import GetTopicStatsInfoRequestHeader, QueryConsumerOffsetRequestHeader
 from .figures import Figure
 
-__all__ = ["Standing", "Standings", "fetch_group_standings", "fetch_query_standings"]
+__all__ = ["GroupStandings", "Standing", "Standings", "fetch_group_standings", "fetch_query_standings"]
 
 NO_POSITION = "the group has committed no position in this queue"
 
@@ -35,21 +36,34 @@ class Standing(NamedTuple):
 Standings = dict[MessageQueue, Standing]
 
 
+class GroupStandings(NamedTuple):
+    """The standings of a group, and the errors of brokers that may have more of its queues."""
+
+    queues: Standings
+    unanswered: Mapping[str, RocketMQError]
+
+
 def fetch_group_standings(
     cluster: Cluster, brokers: Iterable[BrokerEndpoints], group: str, topic: str | None = None
-) -> Standings:
+) -> GroupStandings:
     """Return where a group stands in the queues of a topic; without `topic`, in those of all topics of the group.
 
-    Queues of a broker that does not answer are unknown; they are found by the routes of topics that others report.
-    Raise the error of a broker if none answers.
+    Queues of a broker that does not answer are unknown; they are found by the routes of topics that others report. In
+    topics that only this broker has, they cannot be found, so that it is `unanswered`. Raise the error of a broker if
+    none answers.
     """
     found = cluster.survey.fetch_consume_stats(brokers, group, topic)
     failed = {name: each for name, each in found.items() if isinstance(each, RocketMQError)}
     offsets = {queue: each for table in answers_of(found).values() for queue, each in table.items()}
     missing = _find_missing(cluster, group, [queue for queue, each in offsets.items() if each.consumer_offset <= 0])
     standings = {queue: _standing(each, missing.get(queue)) for queue, each in offsets.items()}
-    topics = {queue.topic for queue in offsets} | ({topic} if topic else set())
-    return standings | _unanswered(cluster, topics, failed)
+    if topic is not None:
+        # The route of the one topic has all of its brokers, so that no queue is missing.
+        return GroupStandings(standings | _unanswered(cluster, topic, failed), {})
+    for each in {queue.topic for queue in offsets}:
+        with suppress(RocketMQError):
+            standings |= _unanswered(cluster, each, failed)
+    return GroupStandings(standings, failed)
 
 
 def fetch_query_standings(cluster: Cluster, positions: Mapping[MessageQueue, int]) -> Standings:
@@ -85,15 +99,15 @@ def _position_header(group: str, queue: MessageQueue) -> QueryConsumerOffsetRequ
     )
 
 
-def _unanswered(cluster: Cluster, topics: Iterable[str], failed: Mapping[str, RocketMQError]) -> Standings:
-    """Return the queues of these topics at brokers that failed, with the reason why they are unknown."""
-    standings = {}
-    for topic in topics if failed else ():
-        for queue in cluster.routes.route(topic).readable:
-            if queue.broker_name in failed:
-                unknown = Figure(unknown=str(failed[queue.broker_name]))
-                standings[queue] = Standing(unknown, unknown)
-    return standings
+def _unanswered(cluster: Cluster, topic: str, failed: Mapping[str, RocketMQError]) -> Standings:
+    """Return the queues of a topic at brokers that failed, with the reason why they are unknown."""
+    readable = cluster.routes.route(topic).readable if failed else ()
+    unknown = {name: Figure(unknown=str(error)) for name, error in failed.items()}
+    return {
+        queue: Standing(unknown[queue.broker_name], unknown[queue.broker_name])
+        for queue in readable
+        if queue.broker_name in unknown
+    }
 
 
 def _end(queue: MessageQueue, found: Mapping[MessageQueue, TopicOffset] | RocketMQError) -> Figure:

@@ -10,7 +10,11 @@ import pytest
 from broker_stub import StubCluster
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.client import PullConsumer, PullConsumerSettings
+from pyspark_rocketmq.cluster.cluster import open_cluster
+from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import ConnectionLost
+from pyspark_rocketmq.model import MessageQueue, parse_addresses
+from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.cli.fixtures import GROUP, TOPIC, RunCommand, seed
 from tests.flows.world import until
@@ -126,7 +130,7 @@ def test_lag_counts_what_waits(on_stub: RunCommand) -> None:
 
     messages = {(each["broker"], each["queueId"]): each["messages"]["value"] for each in lag["queues"]}
     assert messages == {("broker-a", 0): 4, ("broker-a", 1): 3, ("broker-b", 0): 0, ("broker-b", 1): 5}
-    assert (lag["total"]["messages"], lag["total"]["unknownQueues"]) == (12, 0)
+    assert lag["total"]["messages"] == {"value": 12, "unknown": None, "unknownQueues": 0}
 
 
 def test_lag_above_the_maximum_fails_the_check(on_stub: RunCommand) -> None:
@@ -134,7 +138,7 @@ def test_lag_above_the_maximum_fails_the_check(on_stub: RunCommand) -> None:
     assert on_stub("lag", GROUP, "--max", "12").code == Exit.DONE
     above = on_stub("lag", GROUP, "--max", "11", "--json")
 
-    assert (above.code, above.document["total"]["messages"]) == (Exit.CHECK_FAILED, 12)
+    assert (above.code, above.document["total"]["messages"]["value"]) == (Exit.CHECK_FAILED, 12)
 
 
 def test_unknown_lag_fails_the_check(stub: StubCluster, run_command: RunCommand) -> None:
@@ -149,6 +153,37 @@ def test_unknown_lag_fails_the_check(stub: StubCluster, run_command: RunCommand)
     assert "2 queues are unknown and not in the total" in ran.out and "? [CONNECTION_LOST]" in ran.out
 
 
+@pytest.mark.parametrize(("position", "total"), [(4, "≥ 1"), (None, r"\?")], ids=["some is known", "nothing is known"])
+def test_a_broker_that_does_not_answer_fails_the_check(
+    stub: StubCluster, run_command: RunCommand, position: int | None, total: str
+) -> None:
+    """The broker may alone have a topic of the group: the total is no more than a bound, and not "not found"."""
+    cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
+    cluster.admin.create_group(SubscriptionGroupConfig(group_name="apart"))
+    places = {MessageQueue(TOPIC, "broker-a", 0): position, MessageQueue("alone", "broker-b", 0): 0}
+    stub.put("alone", b"x", queue_id=0, broker="broker-b")
+    cluster.offsets.commit("apart", {queue: at for queue, at in places.items() if at is not None})
+    stub.faults.cut_reply(on=RequestCode.GET_CONSUME_STATS, at="broker-b", times=None)
+
+    ran = run_command("lag", "apart", "--max", "1000", name_server=stub.name_server)
+    told = run_command("lag", "apart", "--json").document["troubles"]
+
+    assert ran.code == Exit.CHECK_FAILED
+    assert re.search(f"^total +{total} ", ran.out, flags=re.MULTILINE)
+    assert "broker-b may have more queues of the group" in ran.out and "broker-b: [CONNECTION_LOST]" in ran.out
+    assert [(each["what"], each["code"]) for each in told] == [("broker-b", "CONNECTION_LOST")]
+
+
+def test_unknown_bytes_make_bounds(stub: StubCluster, run_command: RunCommand) -> None:
+    """If messages are known and may not be read, the check of their number passes, and the other totals are bounds."""
+    stub.faults.answer(16, on=RequestCode.PULL_MESSAGE, at="broker-b", times=None)
+
+    ran = run_command("lag", GROUP, "--max", "12", name_server=stub.name_server)
+
+    assert ran.code == Exit.DONE
+    assert re.search(r"^total +12 +≥ \S+ KiB +≥ \S+ s +≤ \S+ d$", ran.out, flags=re.MULTILINE)
+
+
 def test_one_topic_includes_queues_without_a_position(stub: StubCluster, run_command: RunCommand) -> None:
     """`--topic` shows all queues of the topic; those in which the group has no position are unknown."""
     stub.put("other", b"x", queue_id=0, broker="broker-a")
@@ -159,7 +194,7 @@ def test_one_topic_includes_queues_without_a_position(stub: StubCluster, run_com
 
     assert {each["topic"] for each in whole["queues"]} == {TOPIC}
     assert {each["topic"] for each in other["queues"]} == {"other"}
-    assert other["total"]["unknownQueues"] == 1
+    assert other["total"]["messages"]["unknownQueues"] == 1
 
 
 def test_watching_goes_on_and_forgets_no_queue(stub: StubCluster, run_command: RunCommand) -> None:
@@ -175,8 +210,8 @@ def test_watching_goes_on_and_forgets_no_queue(stub: StubCluster, run_command: R
 
     after = next(watched)
 
-    assert (before.total.messages, before.total.unknown_queues) == (12, 0)
-    assert (after.total.messages, after.total.unknown_queues, after.total.queues) == (7, 2, 4)
+    assert (before.total.messages.value, before.total.unknown_queues) == (12, 0)
+    assert (after.total.messages.value, after.total.unknown_queues, after.total.queues) == (7, 2, 4)
 
 
 # --- options and codes -----------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_rocketmq.cli.connection import Wanted, find_options, raw_options
+from pyspark_rocketmq.cli.connection import Wanted, find_options, name_connection, raw_options
 from pyspark_rocketmq.errors import OptionError
 
 PROFILES = """
@@ -65,6 +65,19 @@ def test_credentials_never_go_to_another_cluster(env: dict[str, str]) -> None:
     assert raw_options(Wanted("flag:9876"), default, print) == {"nameServer": "flag:9876"}
     assert raw_options(Wanted(), {**default, "NAMESRV_ADDR": "env:9876"}, print) == {"nameServer": "env:9876"}
     assert raw_options(Wanted("flag:9876", "prod"), default, print)["secretKey"] == "from-profile"
+
+
+@pytest.mark.parametrize("name", ["nameServer", "nameServerAddress", "NAMESERVER"])
+def test_an_address_in_an_option_is_that_of_a_flag(env: dict[str, str], name: str) -> None:
+    """An address in `-o`, by any name, names the cluster: no profile counts that was not asked for."""
+    default = {**env, "PYSPARK_ROCKETMQ_PROFILE": "prod"}
+    wanted = (f"{name}=other:9876",)
+
+    assert raw_options(Wanted(None, None, wanted), default, print) == {name: "other:9876"}
+    assert raw_options(Wanted(None, None, wanted), {"NAMESRV_ADDR": "env:9876"}, print) == {name: "other:9876"}
+    assert raw_options(Wanted("flag:9876", None, wanted), default, print) == {"nameServer": "flag:9876"}
+    chosen = raw_options(Wanted(None, "prod", wanted), default, print)
+    assert chosen == {name: "other:9876", "useTLS": "true", "accessKey": "reader", "secretKey": "from-profile"}
 
 
 def test_a_profile_without_an_address_takes_it_from_the_environment(env: dict[str, str]) -> None:
@@ -160,3 +173,12 @@ def test_secrets_are_asked_for() -> None:
     assert asked is not None and asked.current().secret_key == "typed secretKey"
     with pytest.raises(OptionError, match="no terminal"):
         find_options(wanted, env={})
+
+
+def test_words_that_lead_to_the_cluster_hold_no_secret(env: dict[str, str]) -> None:
+    """The words for another command name address, profile and options; a secret is asked for there."""
+    wanted = Wanted(None, "prod", ("nameServer=a:1", "secretKey=tell-nobody", "useTLS=false"))
+
+    words = name_connection(wanted, ["a:1", "b:2"], env)
+
+    assert words == ("--profile", "prod", "--name-server", "a:1;b:2", "-o", "secretKey=-", "-o", "useTLS=false")

@@ -83,6 +83,23 @@ def test_peek_shows_the_last_or_first_messages(run: RunCommand, words: list[str]
     assert bodies(run("peek", "events", *words, "--json").document) == numbered(*numbers)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["peek", "events"],
+        ["tail", "events", "--from", "earliest", "-n", "1"],
+        ["find", "events", "--since", "earliest"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_messages_are_not_read_under_the_users_group(run: RunCommand, words: list[str]) -> None:
+    """A group of the options is not pulled with: brokers would create it, or take a pending reset from its members."""
+    ran = run(*words, "-o", "consumerGroup=billing", "--json")
+
+    assert ran.code == Exit.DONE and "events" in ran.out
+    assert "billing" not in run("groups", "list", "--json").out
+
+
 def test_a_message_has_all_its_parts(run: RunCommand) -> None:
     """A message has its place, id, tags, keys, times, properties and body."""
     [row] = run("peek", "events", "-n", "1", "--json").document["messages"]

@@ -17,7 +17,7 @@ from pyspark_rocketmq.cli.positions import nest
 from pyspark_rocketmq.client import PullConsumer, PullConsumerSettings
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.model import parse_addresses
+from pyspark_rocketmq.model import MessageQueue, parse_addresses
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.cli.fixtures import GROUP, PER_QUEUE, POSITIONS, TOPIC, Ran, RunCommand, environment, seed
@@ -93,6 +93,78 @@ def test_a_move_is_made_and_undone(run: RunCommand, stub: StubCluster) -> None:
 
     assert (moved.code, moved.document["applied"], after) == (Exit.DONE, True, ENDS)
     assert (program, undone.code, stub.offsets(GROUP)) == ("pyspark-rocketmq", Exit.DONE, POSITIONS)
+
+
+def test_the_way_back_leads_to_the_same_cluster(
+    run_command: RunCommand, stub: StubCluster, cli_stub: StubCluster
+) -> None:
+    """The printed undo names the cluster, so that it does not follow the environment to another one."""
+    words = ("--name-server", stub.name_server, "-o", "mqClientApiTimeout=4s")
+    moved = seek(run_command, "--to", "latest", "--apply", "--undo-file", "undo.json", *words, "--json")
+
+    undo = shlex.split(moved.document["undo"])
+    assert undo[-4:] == list(words) and Path(undo[4]).is_absolute()
+    undone = run_command(*undo[1:], name_server=cli_stub.name_server)
+    assert (undone.code, stub.offsets(GROUP)) == (Exit.DONE, POSITIONS)
+
+
+@pytest.mark.parametrize("place", ["before the first message", "after the last message"])
+def test_the_way_back_leads_outside_a_queue(run: RunCommand, stub: StubCluster, place: str) -> None:
+    """A position that was outside the queue's bounds comes back all the same, with a warning."""
+    queue = MessageQueue(TOPIC, "broker-a", 0)
+    if place == "before the first message":
+        stub.expire(TOPIC, 0, 3, broker="broker-a")
+    else:
+        cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
+        cluster.offsets.commit(GROUP, {queue: 9})
+    before = stub.offsets(GROUP)
+    moved = seek(run, "--to", "latest", "--apply", "--json")
+    after = stub.offsets(GROUP)
+
+    undone = run(*shlex.split(moved.document["undo"])[1:])
+
+    assert (moved.code, undone.code) == (Exit.DONE, Exit.DONE)
+    assert before[queue] in (1, 9) and after[queue] == 5 and stub.offsets(GROUP) == before
+    assert f"offset {before[queue]} of {queue} lies outside {3 if before[queue] == 1 else 0}..5" in undone.err
+
+
+def test_the_way_back_names_the_profile(run_command: RunCommand, stub: StubCluster, tmp_path: Path) -> None:
+    """If a profile was used, asked for or not, the printed undo asks for it."""
+    folder = tmp_path / "config" / "pyspark-rocketmq"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(f'default = "dev"\n[dev]\nnameServer = "{stub.name_server}"\n')
+
+    moved = seek(run_command, "--to", "latest", "--apply", "--json")
+
+    assert moved.document["undo"].endswith(f" --apply --profile dev --name-server {stub.name_server}")
+
+
+def test_positions_of_another_cluster_are_refused(
+    run: RunCommand, run_command: RunCommand, stub: StubCluster, cli_stub: StubCluster
+) -> None:
+    """A file from another cluster moves nothing, unless the user says that it may."""
+    exported = run_command("offsets", "export", GROUP, name_server=cli_stub.name_server).out
+    Path("other.json").write_text(exported)
+    seek(run, "--to", "latest", "--apply")
+
+    refused = run("offsets", "import", GROUP, "other.json", "--apply")
+    untouched = stub.offsets(GROUP)
+    allowed = run("offsets", "import", GROUP, "other.json", "--apply", "--from-other-cluster")
+
+    assert (refused.code, untouched) == (Exit.USAGE, ENDS)
+    assert cli_stub.name_server in refused.err and "--from-other-cluster" in refused.err
+    assert (allowed.code, stub.offsets(GROUP)) == (Exit.DONE, POSITIONS)
+
+
+@pytest.mark.parametrize(("cluster", "code"), [("DefaultCluster", Exit.NEEDS_APPLY), ("staging", Exit.USAGE)])
+def test_the_name_of_the_cluster_counts_too(run: RunCommand, cluster: str, code: Exit) -> None:
+    """Behind the same address, a forwarded port for example, the name tells another cluster."""
+    seek(run, "--to", "latest", "--apply", "--undo-file", "undo.json")
+    content = json.loads(Path("undo.json").read_text())
+    Path("changed.json").write_text(json.dumps({**content, "clusters": [cluster]}))
+
+    assert content["clusters"] == ["DefaultCluster"]
+    assert run("offsets", "import", GROUP, "changed.json").code == code
 
 
 def test_the_undo_file_is_written_first_and_is_private(run: RunCommand, stub: StubCluster, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.cluster.servers import ServerRequest
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import ConnectionLost
-from pyspark_rocketmq.lag.figures import Figure, Lag, QueueLag
+from pyspark_rocketmq.lag.figures import Figure, Lag, QueueLag, Total
 from pyspark_rocketmq.lag.measure import measure_group, measure_positions
 from pyspark_rocketmq.model import MessageQueue, parse_addresses
 from pyspark_rocketmq.net.backoff import Backoff
@@ -118,7 +118,7 @@ def test_a_queue_without_a_position_is_unknown_unless_it_is_empty(stub: StubClus
     assert lag[A1].messages.unknown == "the group has committed no position in this queue"
     assert lag[A1].end == Figure(3)
     assert found.total.unknown_queues == 1
-    assert found.total.messages == 3
+    assert found.total.messages.value == 3
 
 
 def test_a_broker_that_is_away_makes_its_queues_unknown(stub: StubCluster) -> None:
@@ -134,7 +134,24 @@ def test_a_broker_that_is_away_makes_its_queues_unknown(stub: StubCluster) -> No
     lag = by_queue(found)
     assert lag[A0].messages == Figure(2)
     assert "[CONNECTION_LOST]" in str(lag[B0].messages.unknown)
-    assert (found.total.messages, found.total.unknown_queues) == (2, 2)
+    assert (found.total.messages.value, found.total.unknown_queues) == (2, 2)
+
+
+def test_a_broker_that_alone_has_a_topic_is_not_forgotten(stub: StubCluster) -> None:
+    """A broker that does not answer may have positions in other topics: it is named, and the total is a bound."""
+    cluster = cluster_of(stub)
+    alone = MessageQueue("alone", "broker-b", 0)
+    store(stub, A0, 3)
+    store(stub, alone, 3)
+    cluster.offsets.commit(G, {A0: 1, alone: 1})
+    stub.faults.cut_reply(on=RequestCode.GET_CONSUME_STATS, at="broker-b", times=None)
+
+    found, again = group_lag(cluster), measure_group(cluster, G, now_ms=STORED_MS, known=[alone])
+
+    assert list(found.unanswered) == ["broker-b"]
+    assert (found.total.messages.value, found.total.messages.is_bound) == (2, True)
+    assert "broker-b" in str(found.total.messages.unknown)
+    assert "[CONNECTION_LOST]" in str(by_queue(again)[alone].messages.unknown)
 
 
 def test_a_broker_that_left_is_unknown_if_it_was_known(stub: StubCluster) -> None:
@@ -150,7 +167,7 @@ def test_a_broker_that_left_is_unknown_if_it_was_known(stub: StubCluster) -> Non
 
     assert before[B0].messages == Figure(2)
     assert "not registered" in str(by_queue(after)[B0].messages.unknown)
-    assert (after.total.messages, after.total.unknown_queues) == (2, 2)
+    assert (after.total.messages.value, after.total.unknown_queues) == (2, 2)
 
 
 def test_no_broker_at_all_is_an_error(stub: StubCluster) -> None:
@@ -174,7 +191,7 @@ def test_deleted_messages_are_told_apart(stub: StubCluster) -> None:
     lag = by_queue(found)[A0]
     assert (lag.messages, lag.gone, lag.retention_seconds) == (Figure(8), Figure(3), Figure(0))
     assert lag.seconds == Figure(60 - 5)
-    assert found.total.gone == 3
+    assert found.total.gone.value == 3
 
 
 def test_messages_beyond_retention_have_no_time_left(stub: StubCluster) -> None:
@@ -208,9 +225,11 @@ def test_messages_that_may_not_be_read_are_counted(stub: StubCluster) -> None:
     cluster.offsets.commit(G, {A0: 0})
     stub.faults.answer(16, "no permission", on=RequestCode.PULL_MESSAGE, times=None)
 
-    lag = by_queue(group_lag(cluster))[A0]
+    found = group_lag(cluster)
 
-    assert lag.messages == Figure(2)
+    lag = by_queue(found)[A0]
+    assert (lag.messages, found.total.messages) == (Figure(2), Total(2))
+    assert found.total.bytes == Total(0, lag.bytes.unknown, 1) and found.total.bytes.is_bound
     assert all(
         "[BROKER_NO_PERMISSION]" in str(each.unknown) for each in (lag.bytes, lag.seconds, lag.retention_seconds)
     )
@@ -276,7 +295,7 @@ def test_a_thousand_queues_are_measured_in_bursts(monkeypatch: pytest.MonkeyPatc
 
         lag = measure_group(cluster, G, now_ms=time.time_ns() // 1_000_000)
 
-    assert (lag.total.queues, lag.total.messages) == (1000, 500 * 7)
+    assert (lag.total.queues, lag.total.messages.value) == (1000, 500 * 7)
     assert sorted(filter(None, bursts)) == [1, 2, 500]
 
 

@@ -228,8 +228,8 @@ def test_queues_of_a_killed_broker_are_unknown(real_two_brokers: RealCluster) ->
     finally:
         world.servers.start(queues[1].broker_name)
 
-    assert (before.total.messages, before.total.unknown_queues) == (4, 0)
-    assert (after.total.messages, after.total.unknown_queues) == (2, 1)
+    assert (before.total.messages.value, before.total.unknown_queues) == (4, 0)
+    assert (after.total.messages.value, after.total.unknown_queues) == (2, 1)
     assert [each.broker for each in after.queues if each.messages.is_unknown] == [queues[1].broker_name]
 
 

@@ -123,8 +123,8 @@ def test_lag_is_what_brokers_hold_after_the_last_progress(stub: StubBroker) -> N
     over = lag(query(over_connect(progress(1, 3))), options(stub))
 
     assert [each.messages for each in found.queues] == [Figure(2), Figure(0)]
-    assert (found.total.messages, found.total.unknown_queues) == (2, 0)
-    assert over.total.messages == 2
+    assert (found.total.messages.value, found.total.unknown_queues) == (2, 0)
+    assert over.total.messages.value == 2
     assert stub.offsets(GROUP) == {}
 
 
@@ -135,6 +135,25 @@ def test_lag_of_another_clusters_queues_is_unknown(stub: StubBroker) -> None:
     assert found.total.unknown_queues == 1 and "[TOPIC_NOT_FOUND]" in str(found.queues[0].messages.unknown)
 
 
-def test_a_query_without_progress_has_no_queues(stub: StubBroker) -> None:
-    """Before the first progress event there is nothing to measure."""
-    assert lag(query(None), options(stub)).queues == ()
+def test_the_lag_of_a_query_without_progress_is_unknown(stub: StubBroker) -> None:
+    """Before the first progress event the lag is unknown, and not 0; so it is if no source is RocketMQ's."""
+    early = lag(query(None), options(stub))
+    foreign = lag(query(SimpleNamespace(json='{"sources": [{"endOffset": {"logOffset": 3}}]}')), options(stub))
+
+    assert (early.queues, early.total.messages.value, foreign.total.messages.value) == ((), None, None)
+    assert "no progress event yet" in str(early.total.messages.unknown)
+    assert "no source with a position of RocketMQ" in str(foreign.total.messages.unknown)
+
+
+def test_a_position_that_cannot_be_read_makes_lag_a_bound(stub: StubBroker) -> None:
+    """The position of a newer release is not skipped without a word: the total says that a part is missing."""
+    stub.put(TOPIC, b"x", queue_id=0)
+    readable = json.loads(progress(0, 0).json)["sources"]
+    newer = {"endOffset": {"next": {"bills": {"broker-a": {"0": 1}}}, "version": 99}}
+
+    last = SimpleNamespace(json=json.dumps({"sources": [*readable, newer]}))
+    for each in (last, over_connect(last)):
+        found = lag(query(each), options(stub))
+
+        assert (found.total.messages.value, found.total.messages.is_bound) == (1, True)
+        assert "version" in str(found.total.messages.unknown)

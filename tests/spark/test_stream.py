@@ -111,7 +111,7 @@ def test_the_lag_of_a_finished_query_is_what_came_since(spark: SparkSession, stu
 
     found = lag(query, given(stub))
 
-    assert (found.total.queues, found.total.messages, found.total.unknown_queues) == (4, 3, 0)
+    assert (found.total.queues, found.total.messages.value, found.total.unknown_queues) == (4, 3, 0)
 
 
 def test_the_default_trigger_idles_without_batches_and_without_hammering(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...lag.figures import Figure, QueueLag, TotalLag
+from ...lag.figures import Figure, QueueLag, Total, TotalLag
 from ...model import MessageQueue
 from ..command import Command, Parameter
 from ..exits import Exit, NotFound
-from ..values import Moment, moment
-from ..views import Column, Note, Table, View, show_size, show_span
+from ..values import Moment, Trouble, moment, troubles_of
+from ..views import Column, Note, Table, View, show_size, show_span, show_troubles
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -30,6 +30,8 @@ class GroupLag:
     at: Moment
     queues: tuple[QueueLag, ...]
     total: TotalLag
+    troubles: tuple[Trouble, ...]
+    """The brokers that did not answer, and may have more queues of the group."""
 
 
 def _run(
@@ -54,20 +56,21 @@ def _measure(session: Session, group: str, topic: str | None, before: GroupLag |
     now_ms = session.now_ms()
     known = [MessageQueue(each.topic, each.broker, each.queue_id) for each in before.queues] if before else []
     lag = measure_group(session.cluster, group, topic, now_ms=now_ms, known=known)
-    if not lag.queues:
+    if not lag.queues and not lag.unanswered:
         where = f"in topic {topic}" if topic else "in any topic"
         raise NotFound(
             f"no broker has a position of group {group} {where}",
             advice="check the name; groups list shows all groups, and --topic includes queues without a position",
         )
-    return GroupLag(group, moment(now_ms), lag.queues, lag.total)
+    return GroupLag(group, moment(now_ms), lag.queues, lag.total, troubles_of(lag.unanswered))
 
 
 def _verdict(lag: GroupLag, values: dict[str, Any]) -> int:
     most = values["max"]
     if most is None:
         return Exit.DONE
-    return Exit.CHECK_FAILED if lag.total.messages > most or lag.total.unknown_queues else Exit.DONE
+    messages = lag.total.messages
+    return Exit.CHECK_FAILED if messages.unknown is not None or (messages.value or 0) > most else Exit.DONE
 
 
 # --- for people ------------------------------------------------------------------------------------------------------
@@ -90,9 +93,14 @@ def _show(lag: GroupLag) -> list[View]:
     views: list[View] = [Table(_COLUMNS, [*rows, _total_row(lag.total)])]
     if lag.total.unknown_queues:
         views.append(Note(f"{lag.total.unknown_queues} queues are unknown and not in the total", is_warning=True))
-    if lag.total.gone:
-        views.append(Note(f"{lag.total.gone} of the messages are deleted already", is_warning=True))
-    return [*views, *(Note(f"{_UNKNOWN} {reason}", is_warning=True) for reason in _reasons(lag))]
+    if lag.total.gone.value:
+        at_least = "at least " if lag.total.gone.is_bound else ""
+        views.append(Note(f"{at_least}{lag.total.gone.value} of the messages are deleted already", is_warning=True))
+    if lag.troubles:
+        brokers = ", ".join(each.what for each in lag.troubles)
+        views.append(Note(f"{brokers} may have more queues of the group, which are not in the total", is_warning=True))
+    reasons = (Note(f"{_UNKNOWN} {reason}", is_warning=True) for reason in _reasons(lag))
+    return [*views, *show_troubles(lag.troubles), *reasons]
 
 
 def _row(lag: QueueLag) -> tuple[str, ...]:
@@ -109,20 +117,28 @@ def _row(lag: QueueLag) -> tuple[str, ...]:
 
 
 def _total_row(total: TotalLag) -> tuple[str, ...]:
-    at_least = "≥ " if total.unknown_queues else ""
-    figures = (f"{at_least}{total.messages}", f"{at_least}{show_size(total.bytes)}")
-    return "total", "", "", "", "", *figures, _span(total.seconds), _span(total.retention_seconds)
+    figures = (
+        _bound("≥", total.messages, _number),
+        _bound("≥", total.bytes, _size),
+        _bound("≥", total.seconds, _span),
+        _bound("≤", total.retention_seconds, _span),
+    )
+    return "total", "", "", "", "", *figures
 
 
-def _number(figure: Figure) -> str:
+def _bound(sign: str, total: Total, show: Callable[[Figure | Total], str]) -> str:
+    return f"{sign} {show(total)}" if total.is_bound else show(total)
+
+
+def _number(figure: Figure | Total) -> str:
     return _UNKNOWN if figure.value is None else str(figure.value)
 
 
-def _size(figure: Figure) -> str:
+def _size(figure: Figure | Total) -> str:
     return _UNKNOWN if figure.value is None else show_size(figure.value)
 
 
-def _span(figure: Figure) -> str:
+def _span(figure: Figure | Total) -> str:
     if figure.value is None:
         return _UNKNOWN if figure.is_unknown else _NOTHING
     return show_span(figure.value)
@@ -132,7 +148,15 @@ def _reasons(lag: GroupLag) -> list[str]:
     figures = (
         figure
         for each in lag.queues
-        for figure in (each.position, each.end, each.messages, each.bytes, each.seconds, each.retention_seconds)
+        for figure in (
+            each.position,
+            each.end,
+            each.messages,
+            each.gone,
+            each.bytes,
+            each.seconds,
+            each.retention_seconds,
+        )
     )
     return list(dict.fromkeys(figure.unknown for figure in figures if figure.unknown is not None))
 
@@ -146,14 +170,14 @@ COMMANDS = (
         parameters=(
             Parameter("GROUP", "consumer group", is_required=True),
             Parameter("--topic", "only this topic, also queues in which the group has no position", metavar="TOPIC"),
-            Parameter("--max", "exit with 8 if more messages wait, or if a queue is unknown", int, metavar="COUNT"),
+            Parameter("--max", "exit with 8 if more messages wait, or if some are unknown", int, metavar="COUNT"),
             Parameter("--watch", "measure again and again, until Ctrl-C", bool),
             Parameter("--interval", "seconds between two measurements", float, 2.0, metavar="SECONDS"),
         ),
         details="Messages are offsets from the group's position to the queue's end; a filter of the group is not taken "
         "into account. Bytes are estimated from the size of the next messages. 'behind' is the age of the next "
         "message, 'kept for' the time until its broker may delete it because of its age. What cannot be known is shown "
-        "as ?, with the reason, and never counts as 0.",
+        "as ?, with the reason, and never counts as 0; a total with ≥ or ≤ is a bound, because a part is unknown.",
         examples=("pyspark-rocketmq lag billing", "pyspark-rocketmq lag billing --topic orders --max 10000"),
         is_stream="watch",
         verdict=_verdict,

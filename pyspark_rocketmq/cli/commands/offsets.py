@@ -15,7 +15,7 @@ from ...errors import GroupInUse, OptionError, RocketMQError
 from ...model import MessageQueue, sort_queues
 from ..command import Command, Parameter
 from ..exits import Exit, NotFound
-from ..positions import WHERE, nest, read_file, readable_queues, resolve, resolve_file
+from ..positions import WHERE, Origin, nest, read_file, readable_queues, require_origin, resolve, resolve_file
 from ..values import Moment, moment
 from ..views import Column, Note, Table, Text, View
 
@@ -62,6 +62,9 @@ class Export:
 
     group: str
     at: Moment
+    name_servers: tuple[str, ...]
+    clusters: tuple[str, ...]
+    """The names of the clusters that the brokers belong to."""
     positions: Nested
 
 
@@ -156,7 +159,19 @@ def _export(session: Session, group: str, topic: tuple[str, ...]) -> Export:
     positions = session.cluster.offsets.fetch_committed(group, queues)
     if not positions:
         raise NotFound(f"group {group} has no position in these topics", advice="check the names")
-    return Export(group, moment(session.now_ms()), nest(positions))
+    return _exported(session, group, positions)
+
+
+def _exported(session: Session, group: str, positions: Mapping[MessageQueue, int]) -> Export:
+    origin = _find_origin(session, {queue.broker_name for queue in positions})
+    return Export(group, moment(session.now_ms()), origin.name_servers, origin.clusters, nest(positions))
+
+
+def _find_origin(session: Session, brokers: Collection[str] | None = None) -> Origin:
+    """Return which cluster this is; with `brokers`, only the names of the clusters to which these belong."""
+    found = session.cluster.survey.fetch_brokers()
+    clusters = {each.cluster for each in found if brokers is None or each.broker_name in brokers}
+    return Origin(session.name_servers, tuple(sorted(clusters)))
 
 
 def _show_export(found: Export) -> list[View]:
@@ -176,8 +191,13 @@ def _seek(session: Session, group: str, topic: tuple[str, ...], to: str, apply: 
     return _move(session, group, wanted, apply, undo_file)
 
 
-def _import(session: Session, group: str, file: str, apply: bool, undo_file: str | None) -> Moved:
-    wanted = resolve_file(session.cluster, read_file(file), file)
+def _import(
+    session: Session, group: str, file: str, apply: bool, undo_file: str | None, from_other_cluster: bool
+) -> Moved:
+    content = read_file(file)
+    if content.origin is not None and not from_other_cluster:
+        require_origin(content.origin, _find_origin(session), file)
+    wanted = resolve_file(session.cluster, content, file, session.screen.warn)
     return _move(session, group, wanted, apply, undo_file)
 
 
@@ -194,9 +214,14 @@ def _move(
         return Moved(group, False, moves, None, None)
     old = {queue: before[queue] for queue in changed if queue in before}
     path = _write_undo(session, group, old, undo_file) if old else None
-    undo = shlex.join(["pyspark-rocketmq", "offsets", "import", group, str(path), "--apply"]) if path else None
+    undo = _undo_command(session, group, path) if path else None
     _commit(cluster, group, changed, undo)
     return Moved(group, True, moves, str(path) if path else None, undo)
+
+
+def _undo_command(session: Session, group: str, path: Path) -> str:
+    words = ("pyspark-rocketmq", "offsets", "import", group, str(path), "--apply")
+    return shlex.join((*words, *session.connection_words()))
 
 
 def _require_no_members(cluster: Cluster, group: str, topics: Collection[str]) -> None:
@@ -228,13 +253,17 @@ def _write_undo(session: Session, group: str, positions: Mapping[MessageQueue, i
     """Write a new file that only its owner may read, with the positions before the move; return its path."""
     from ..documents import write_json
 
-    at = moment(session.now_ms())
-    path = Path(given) if given else _undo_folder() / f"{group}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.json"
+    content = write_json(_exported(session, group, positions), indent=2)
+    path = (
+        Path(given).absolute()
+        if given
+        else _undo_folder().absolute() / f"{group}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.json"
+    )
     try:
         if not given:
             path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(write_json(Export(group, at, nest(positions)), indent=2) + "\n")
+            file.write(content + "\n")
             file.flush()
             os.fsync(file.fileno())
     except OSError as cause:
@@ -350,8 +379,11 @@ COMMANDS = (
             Parameter("FILE", "file of positions: from offsets export, or JSON of startingOffsets", is_required=True),
             _APPLY,
             _UNDO,
+            Parameter("--from-other-cluster", "accept a file that was written at another cluster", bool),
         ),
-        details=f"Moves the group's positions in the queues that the file names. {_MOVING}",
+        details="Moves the group's positions in the queues that the file names. A file from another cluster is "
+        "refused: one with other name servers, or with another cluster's name. An offset outside its queue is taken "
+        f"with a warning from a file that a command has written, and refused in others. {_MOVING}",
         examples=("pyspark-rocketmq offsets import billing positions.json",),
         verdict=_verdict,
     ),
