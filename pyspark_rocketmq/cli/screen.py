@@ -84,11 +84,6 @@ class Screen:
         """Write a line to stderr."""
         print(shown(text, MOST_TEXT), file=self.err, flush=True)
 
-    def progress(self, text: str) -> None:
-        """Write to stderr what a command is doing, for people only."""
-        if not self.as_json and self.err.isatty():
-            self.warn(text)
-
     def error(self, error: RocketMQError, code: Exit) -> None:
         """Write an error to stderr: one line, or with `--json` an object."""
         if not self.as_json:
