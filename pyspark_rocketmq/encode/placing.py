@@ -22,7 +22,10 @@ __all__ = ["ANY_QUEUE", "Placing", "Queues", "place_rows"]
 
 ANY_QUEUE = -1
 Queues = Callable[[str], Sequence[MessageQueue]]
-"""Returns the writable queues of a topic, the same for all rows of a batch, in the order of Java's client."""
+"""Returns the writable queues of a topic, the same for all rows of a batch, in the order of Java's client.
+
+Raises if there are none.
+"""
 
 
 class Placing(NamedTuple):
@@ -35,7 +38,7 @@ class Placing(NamedTuple):
     queue_of: Integers
     """The place of each row's queue among those of its topic, or `ANY_QUEUE`."""
     faults: dict[int, Fault]
-    """The rows whose topic is missing, or whose queue does not exist or is not writable."""
+    """The rows whose queue does not exist or is not writable."""
 
 
 def place_rows(columns: Columns, queues_of: Queues, *, by_key: bool) -> Placing:
@@ -45,10 +48,6 @@ def place_rows(columns: Columns, queues_of: Queues, *, by_key: bool) -> Placing:
     placing = Placing(topics, [queues_of(topic) for topic in topics], topic_of, queue_of, {})
     for code, queues in enumerate(placing.queues):
         rows = topic_of == code
-        if not queues:
-            fault = Fault("topic", f"no name server knows {placing.topics[code]}; create it")
-            placing.faults.update(dict.fromkeys(np.flatnonzero(rows).tolist(), fault))
-            continue
         if by_key and columns.sharding_key is not None:
             _place_by_key(rows & (sizes_of(columns.sharding_key) > 0), columns.sharding_key, len(queues), queue_of)
         if columns.queues is not None:
