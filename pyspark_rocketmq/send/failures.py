@@ -64,6 +64,9 @@ def judge(error: RocketMQError) -> Verdict:
     """Return what to do after an attempt has failed with this error."""
     if isinstance(error, _BUSY) or (isinstance(error, BrokerSystemError) and _BUSY_REMARK.match(error.remark or "")):
         return Verdict(Cure.PAUSE)
+    if isinstance(error, RequestTimeout) and error.is_silent:
+        # The broker stands still, or cannot be reached any more, which a new connection may not show.
+        return Verdict(Cure.PAUSE, is_unknown=True)
     cure = Cure.AGAIN if error.retriable else Cure.ELSEWHERE if isinstance(error, _ELSEWHERE) else Cure.NONE
     return Verdict(cure, isinstance(error, _UNKNOWN), isinstance(error, _OF_BROKER))
 

@@ -260,8 +260,8 @@ class SendPipeline:
         self, broker: BrokerState, topic: str, sends: Sequence[QueuedSend], error: RocketMQError
     ) -> None:
         # A name server that was started a moment ago does not know all topics.
-        is_gone_for_now = isinstance(error, TopicNotFound) and topic in self._reached
-        if error.retriable or is_gone_for_now:
+        exists = self._settings.waits_for_topics or topic in self._reached
+        if error.retriable or (exists and isinstance(error, TopicNotFound)):
             self._cluster.routes.expire(topic)
             self._schedule.rest(sends, broker, error, self._clock())
         else:
@@ -324,15 +324,14 @@ class SendPipeline:
         verdict = judge(error)
         if error.refresh_routes:
             self._cluster.routes.expire(send.request.topic)
-        if verdict.cure is Cure.PAUSE:
-            if self._schedule.throttle(send, broker, error, now):
-                self._end_failed(send, self._explain(send), is_unknown=send.is_unknown)
-            return
         send.is_unknown |= verdict.is_unknown
-        if verdict.is_of_broker:
-            self._schedule.pause(broker, error, now, send.epoch)
-        may_repeat = verdict.cure is Cure.AGAIN or (verdict.cure is Cure.ELSEWHERE and not send.is_bound)
-        if self._schedule.fail(send, broker, error, now, may_repeat=may_repeat):
+        if verdict.cure is Cure.PAUSE:
+            has_ended = self._schedule.throttle(send, broker, error, now)
+        else:
+            if verdict.is_of_broker:
+                self._schedule.pause(broker, error, now, send.epoch)
+            has_ended = self._schedule.fail(send, broker, error, now, verdict.cure)
+        if has_ended:
             self._end_failed(send, self._explain(send), is_unknown=send.is_unknown)
 
     def _expire(self, now: float) -> None:

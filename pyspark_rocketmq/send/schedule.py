@@ -5,9 +5,10 @@ waits at the queue's broker; any other waits at its topic, until a broker of the
 brokers from holding up each other:
 
     shares      Each broker has an equal share of the requests in flight, and a limit of bytes of its own.
-    pauses      A broker that is busy or out of reach pauses, longer each time; then it gets a single request, and more
-                only after that one was stored. Sends that name no queue go to other brokers meanwhile.
-    retries     A failed send without a queue is tried at another broker, others are tried again after a pause.
+    pauses      A broker that is busy, silent or out of reach pauses, longer each time; then it gets a single request,
+                and more only after that one was stored. Sends that name no queue go to other brokers meanwhile.
+    retries     A failed send without a queue is tried at another broker, others are tried again after a pause. A broker
+                that refused a send for good does not get it again.
 
 With `keeps_order`, the sends of one queue form a lane. Only the first of a lane may go, and it stays first until it has
 ended, so a queue never stores two sends of a lane in another order than they were added. A send that names no queue
@@ -27,10 +28,10 @@ from itertools import count
 from random import Random
 from typing import TypeVar
 
-from ..errors import NoBrokerAvailable, RocketMQError
+from ..errors import NoBrokerAvailable, RequestTimeout, RocketMQError
 from ..model import MessageQueue, SendRequest
 from ..net.backoff import Backoff
-from .failures import left_behind, stopped
+from .failures import Cure, left_behind, stopped
 from .settings import SendSettings
 
 __all__ = ["MOST_HELD_BYTES", "BrokerState", "QueuedSend", "Queues", "Schedule"]
@@ -119,6 +120,8 @@ class QueuedSend:
     """The `epoch` of its broker when the last attempt began."""
     avoided: BrokerState | None = None
     """The broker of the last failed attempt, at which an unbound send is not tried again if there are others."""
+    refused_by: tuple[BrokerState, ...] = ()
+    """The brokers at which it must not be tried again."""
     error: RocketMQError | None = None
     """The reason why the last attempt failed, or why there was none."""
     is_unknown = False
@@ -154,14 +157,16 @@ class _TopicState:
         self._places = [(queue, brokers[queue.broker_name]) for queue in _interleave(source)]
         self._next = start
 
-    def turn(self, size: int, most_bytes: int, avoided: BrokerState | None) -> tuple[MessageQueue, BrokerState] | None:
-        """Return the next queue in turn, and its broker, that has room for a send of this size and is not `avoided`.
+    def turn(
+        self, size: int, most_bytes: int, avoided: Sequence[BrokerState]
+    ) -> tuple[MessageQueue, BrokerState] | None:
+        """Return the next queue in turn whose broker has room for a send of this size and is not avoided, and that one.
 
         Return None if there is no such queue.
         """
         for _ in self._places:
             place = self.next_place()
-            if place[1] is not avoided and place[1].fits(size, most_bytes):
+            if place[1] not in avoided and place[1].fits(size, most_bytes):
                 return place
         return None
 
@@ -178,13 +183,21 @@ class _TopicState:
                 return queue
         return self.next_place()[0]
 
-    def avoided(self, send: QueuedSend, now: float) -> BrokerState | None:
-        """Return the broker at which a send failed, so that it must go to another one.
+    def has_other(self, send: QueuedSend) -> bool:
+        """Return whether the topic has a broker that has not refused the send."""
+        return any(broker not in send.refused_by for broker in self.brokers)
 
-        Return None if it may go there, because all other brokers of the topic pause, or there are none.
+    def avoided(self, send: QueuedSend, now: float) -> tuple[BrokerState, ...]:
+        """Return the brokers to which a failed send must not go now.
+
+        These are those that refused it; and the one at which it failed last, if another one does not pause.
         """
-        has_others = any(broker.paused_until <= now for broker in self.brokers if broker is not send.avoided)
-        return send.avoided if has_others else None
+        if not self.has_other(send):
+            return ()
+        others = [broker for broker in self.brokers if broker not in (*send.refused_by, send.avoided)]
+        if send.avoided and any(broker.paused_until <= now for broker in others):
+            return *send.refused_by, send.avoided
+        return send.refused_by
 
 
 class Schedule:
@@ -338,7 +351,7 @@ class Schedule:
             if send.has_ended:
                 ready.popleft()
                 continue
-            avoided = topic.avoided(send, now) if send.avoided else None
+            avoided = topic.avoided(send, now) if send.avoided else ()
             place = topic.turn(send.size, most, avoided)
             if place is None:
                 return
@@ -368,26 +381,33 @@ class Schedule:
         return self._end(send)
 
     def throttle(self, send: QueuedSend, broker: BrokerState, error: RocketMQError, now: float) -> bool:
-        """Let a broker pause because it was too busy for a send, which is sent again; this counts as no attempt.
+        """Let a broker pause because it was too busy for a send, or silent; the send is sent again.
 
-        Return whether the send has ended by that, because the schedule was stopped.
+        This counts as no failed attempt. The next send goes first, so that one to which no broker responds does not
+        keep others from showing that the broker is back. Return whether the send has ended, because the schedule was
+        stopped.
         """
         self._release(send, broker)
         self.pause(broker, error, now, send.epoch)
         if self._is_stopped:
             send.error = error
             return self._end(send)
-        self._return(send, broker, error)
+        if isinstance(error, RequestTimeout) and not send.has_ended:
+            self.retries += 1  # The broker may have carried it out.
+        self._return(send, broker, error, place=1)
         return False
 
-    def fail(
-        self, send: QueuedSend, broker: BrokerState, error: RocketMQError, now: float, *, may_repeat: bool
-    ) -> bool:
-        """Note that an attempt failed; return whether the send has ended by that."""
+    def fail(self, send: QueuedSend, broker: BrokerState, error: RocketMQError, now: float, cure: Cure) -> bool:
+        """Note that an attempt failed; return whether the send has ended by that.
+
+        `cure` is `AGAIN`, or `ELSEWHERE` if the broker must not get the send again, or `NONE`.
+        """
         self._release(send, broker)
         send.error = error
         send.failures += 1
-        if may_repeat and send.failures <= self._settings.retries and not self._is_stopped:
+        if cure is Cure.ELSEWHERE:
+            send.refused_by += (broker,)
+        if self._may_repeat(send, cure):
             if send.has_ended:
                 self._end(send)
             else:
@@ -395,6 +415,13 @@ class Schedule:
                 self._retry(send, broker, now)
             return False
         return self._end(send)
+
+    def _may_repeat(self, send: QueuedSend, cure: Cure) -> bool:
+        if self._is_stopped or send.failures > self._settings.retries:
+            return False
+        if cure is Cure.ELSEWHERE:
+            return not send.is_bound and self._topics[send.request.topic].has_other(send)
+        return cure is Cure.AGAIN
 
     def put_back(self, sends: Sequence[QueuedSend], broker: BrokerState, error: RocketMQError | None) -> None:
         """Take back sends that could not be written, because of `error` if it is given; this counts as no attempt."""
@@ -543,14 +570,15 @@ class Schedule:
             until = now + _SEND_PAUSE.delay_s(send.failures - 1)
             heapq.heappush(self._resting, (until, next(self._numbers), send))
 
-    def _return(self, send: QueuedSend, broker: BrokerState, error: RocketMQError | None) -> None:
+    def _return(self, send: QueuedSend, broker: BrokerState, error: RocketMQError | None, place: int = 0) -> None:
+        """Let a send wait again, with `place` others before it, or end if it is overdue."""
         send.error = error or send.error
         if send.has_ended:
             self._end(send)
         elif send.is_bound:
-            broker.ready.appendleft(send)
+            broker.ready.insert(place, send)
         else:
-            self._topics[send.request.topic].ready.appendleft(send)
+            self._topics[send.request.topic].ready.insert(place, send)
 
     def _wake(self, now: float) -> None:
         """Let the sends go whose rest is over."""
