@@ -19,6 +19,7 @@ from ..errors import BadRow, ColumnError, RocketMQError, WriteError, shown
 from ..model import MessageQueue
 from ..options.writer_options import BadRows, GivenBatch
 from ..send.pipeline import SendPipeline
+from ..send.settings import SendSettings
 from .bad_rows import BadRowWay, DeadLetters, Dropper
 from .outgoing import Outgoing, Unsendable
 from .plan import WritePlan
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["write_task"]
 
-_PIECE_BYTES = 4 * 2**20
-"""The size of record batches that are encoded at once, which bounds the memory for requests."""
+_PIECE_BYTES, _PIECE_ROWS = 4 * 2**20, 2**15
+"""The largest record batches that are encoded at once, which bounds the memory for requests."""
 
 
 def write_task(batches: Iterable[RecordBatch], plan: WritePlan, batch: GivenBatch, partition: int) -> WriteReport:
@@ -54,10 +55,10 @@ class _Task:
         self._taken = 0
         """The number of rows that the encoder has got."""
         self._way = self._make_way()
-        queues = self._freeze(plan.queues, may_create=not options.send.keeps_order)
+        queues = self._freeze(plan.queues, may_create=not options.send.keeps_order, has_keys=plan.has_keys)
         self._encoder = Encoder(options.encode, self._identity, partition, queues)
         self._outgoing = Outgoing(
-            SendPipeline(worker_cluster(options.cluster), options.send, queues),
+            self._open_pipeline(options.send, queues),
             self._way.take_refused if self._way else None,
             keeps_order=options.send.keeps_order,
         )
@@ -94,7 +95,7 @@ class _Task:
         began = time.perf_counter()
         for batch in batches:
             self._reading_s += time.perf_counter() - began
-            rows = max(1, batch.num_rows * _PIECE_BYTES // max(batch.nbytes, 1))
+            rows = max(1, min(_PIECE_ROWS, batch.num_rows * _PIECE_BYTES // max(batch.nbytes, 1)))
             for start in range(0, batch.num_rows, rows):
                 yield batch.slice(start, rows)
             began = time.perf_counter()
@@ -106,6 +107,8 @@ class _Task:
         self._encoding_s += time.perf_counter() - began
         if encoded.faults:
             self._treat_faults(piece, first, encoded.faults)
+        if self._way:
+            self._way.check()
         self._outgoing.send(encoded.requests)
 
     def _encode(self, piece: RecordBatch, first: int) -> Encoded:
@@ -142,6 +145,8 @@ class _Task:
             landed=landed,
             failed=self._taken - landed - unknown - self._set_aside,
             unknown=unknown,
+            dead_letters=self._way.dead_letters if self._way else 0,
+            dropped=self._way.dropped if self._way else 0,
             advice=failure.advice,
             **failure.where,
         )
@@ -159,28 +164,29 @@ class _Task:
         return self._way.dropped + self._way.dead_letters if self._way else 0
 
     def _make_report(self) -> WriteReport:
-        report, statistics = self._report, self._outgoing.statistics
+        report = self._report
         report.rows = self._taken
-        report.requests, report.byte_count = statistics.requests, statistics.bytes
-        report.retries, report.pauses = statistics.retries, statistics.pauses
-        report.name_brokers(statistics.rows_by_broker)
-        report.seconds = {
-            "reading": self._reading_s,
-            "encoding": self._encoding_s,
-            "connecting": statistics.connecting_s,
-            "waiting": statistics.waiting_s,
-            "limited": statistics.limited_s,
-        }
+        report.seconds = {"reading": self._reading_s, "encoding": self._encoding_s}
+        report.add_sends(self._outgoing.statistics)
         if self._way:
             report.dead_letters, report.dropped = self._way.dead_letters, self._way.dropped
+            if statistics := self._way.statistics:
+                report.add_sends(statistics)
         return report
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
-    def _freeze(self, known: tuple[MessageQueue, ...], *, may_create: bool = True) -> FrozenQueues:
+    def _freeze(
+        self, known: tuple[MessageQueue, ...], *, may_create: bool = True, has_keys: bool = False
+    ) -> FrozenQueues:
         plan = self._plan
         cluster = worker_cluster(plan.options.planning_cluster)
-        return FrozenQueues(cluster, known, may_create=may_create, has_times=plan.has_times)
+        return FrozenQueues(cluster, known, may_create=may_create, has_keys=has_keys, has_times=plan.has_times)
+
+    def _open_pipeline(self, settings: SendSettings, queues: FrozenQueues) -> SendPipeline:
+        """Return a pipeline for topics whose queues were listed: if one is not found later, it is away."""
+        cluster = worker_cluster(self._plan.options.cluster)
+        return SendPipeline(cluster, replace(settings, waits_for_topics=True), queues)
 
     def _make_way(self) -> BadRowWay | None:
         """Return the way for rows that cannot be sent; None if they fail the task."""
@@ -195,7 +201,7 @@ class _Task:
             options.encode,
             self._identity,
             self._partition,
-            lambda: Outgoing(SendPipeline(worker_cluster(options.cluster), settings, queues), None, unit="dead letter"),
+            lambda: Outgoing(self._open_pipeline(settings, queues), None, unit="dead letter"),
             queues,
             options.dead_letter_topic,
         )

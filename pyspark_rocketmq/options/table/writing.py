@@ -105,7 +105,8 @@ SEND_RETRIES = Option(
     "2",
     native=True,
     meaning="Further attempts of a send that failed: at another broker first, or at the same queue if the row names it "
-    "or its key selects it. Attempts do not count while brokers throttle or are out of reach. Then the task fails.",
+    "or its key selects it. Attempts do not count while brokers throttle, are out of reach, or send nothing at all. "
+    "Then the task fails.",
 )
 ACCEPTED_STATUSES = Option(
     "acceptSendStatus",
@@ -120,7 +121,7 @@ MAX_IN_FLIGHT = Option(
     "W",
     integer(1, 10_000),
     "64",
-    meaning="Unanswered sends of a task; their bodies have at most 8 MiB. With `ordering=key` also one per queue.",
+    meaning="Unanswered sends of a task, with at most 8 MiB to each broker. With `ordering=key` also one per queue.",
 )
 MAX_MESSAGE_SIZE = Option(
     "maxMessageSize",
