@@ -18,10 +18,10 @@ from .arrays import EMPTY, Integers, Mask, java_hashes, sizes_of, to_arrow
 from .columns import Columns, NamedQueues
 from .faults import Fault
 
-__all__ = ["ANY_QUEUE", "Placing", "Queues", "place_rows"]
+__all__ = ["ANY_QUEUE", "ListQueues", "Placing", "place_rows"]
 
 ANY_QUEUE = -1
-Queues = Callable[[str], Sequence[MessageQueue]]
+ListQueues = Callable[[str], Sequence[MessageQueue]]
 """Returns the writable queues of a topic, the same for all rows of a batch, in the order of Java's client.
 
 Raises if there are none.
@@ -41,7 +41,7 @@ class Placing(NamedTuple):
     """The rows whose queue does not exist or is not writable."""
 
 
-def place_rows(columns: Columns, queues_of: Queues, *, by_key: bool) -> Placing:
+def place_rows(columns: Columns, queues_of: ListQueues, *, by_key: bool) -> Placing:
     """Choose the queue of each row: the one that it names; else, with `by_key`, that of its sharding key; else any."""
     topics, topic_of = _topics(columns)
     queue_of = np.full(columns.count, ANY_QUEUE, np.int64)

@@ -19,15 +19,15 @@ from .outgoing import Outgoing, Unsendable
 if TYPE_CHECKING:
     from ..decode.decoder import RecordBatch
 
-__all__ = ["BadRowWay", "DeadLetters", "Dropper"]
+__all__ = ["BadRowHandler", "DeadLetters", "Dropper"]
 
 _SHARE = (15, 16)
 """The part of the largest body that a dead letter takes: a broker may have refused the row because of its size."""
 _log = logging.getLogger(__name__)
 
 
-class BadRowWay(Protocol):
-    """A way for rows that cannot be sent."""
+class BadRowHandler(Protocol):
+    """A handler of rows that cannot be sent."""
 
     dropped: int
 
@@ -39,13 +39,13 @@ class BadRowWay(Protocol):
     def statistics(self) -> SendStatistics | None:
         """The figures of what was sent for these rows, if anything was."""
 
-    def take_faults(self, batch: RecordBatch, first: int, faults: Mapping[int, Fault]) -> None:
+    def handle_faults(self, batch: RecordBatch, first: int, faults: Mapping[int, Fault]) -> None:
         """Take rows of a record batch whose first row has the number `first`; `faults` has them by their numbers.
 
         Raise `Unsendable` only if they cannot be taken.
         """
 
-    def take_refused(self, request: SendRequest, error: RocketMQError) -> None:
+    def handle_refused(self, request: SendRequest, error: RocketMQError) -> None:
         """Take the row of a request that a broker refused for good; raise `Unsendable` only if it cannot be taken."""
 
     def check(self) -> None:
@@ -58,7 +58,7 @@ class BadRowWay(Protocol):
         """Do nothing more, but count what was done."""
 
     def close(self) -> None:
-        """Release what the way holds."""
+        """Release connections."""
 
 
 class Dropper:
@@ -78,12 +78,12 @@ class Dropper:
         """Return None: nothing is sent."""
         return None
 
-    def take_faults(self, batch: RecordBatch, first: int, faults: Mapping[int, Fault]) -> None:
+    def handle_faults(self, batch: RecordBatch, first: int, faults: Mapping[int, Fault]) -> None:
         """Drop rows of a record batch."""
         for number, fault in faults.items():
             self._drop(number, f"column {fault.column}: {fault.what}")
 
-    def take_refused(self, request: SendRequest, error: RocketMQError) -> None:
+    def handle_refused(self, request: SendRequest, error: RocketMQError) -> None:
         """Drop the row of a request that a broker refused."""
         self._drop(next(iter(request.rows)), str(error))
 
@@ -141,11 +141,11 @@ class DeadLetters:
         """The figures of the dead letters' pipeline."""
         return self._outgoing.statistics if self._outgoing else None
 
-    def take_faults(self, batch: RecordBatch, first: int, faults: Mapping[int, Fault]) -> None:
+    def handle_faults(self, batch: RecordBatch, first: int, faults: Mapping[int, Fault]) -> None:
         """Send rows of a record batch."""
         self._send(letters_of_rows(batch, self._topic, faults, str(self._partition), first))
 
-    def take_refused(self, request: SendRequest, error: RocketMQError) -> None:
+    def handle_refused(self, request: SendRequest, error: RocketMQError) -> None:
         """Send the row of a request that a broker refused."""
         self._send([letter_of_request(request, str(error))])
 

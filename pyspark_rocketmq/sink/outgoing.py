@@ -1,8 +1,8 @@
 """Send the requests of one task, and count what becomes of their rows.
 
 A row has landed when a broker has acknowledged it with an accepted status. Only then it counts as written. A row that a
-broker refuses for good is set aside, if the options have a way for such rows; any other failure ends the task. So does
-a topic that a broker does not know: it was lost, or could not be created, which is no fault of a row.
+broker refuses for good is set aside, if `onBadRow` says so; any other failure ends the task. So does a topic that a
+broker does not know: it was lost, or could not be created, which is no fault of a row.
 """
 
 from __future__ import annotations

@@ -31,8 +31,6 @@ _REGISTRATION_S = 35.0
 """The time within which each broker registers at the name servers again: every 30 s, and some time for the request."""
 _log = logging.getLogger(__name__)
 
-Queues = Sequence[MessageQueue]
-
 
 class Registrations:
     """The brokers that name servers list, and since when these are the same."""
@@ -56,7 +54,7 @@ class FrozenQueues:
     def __init__(
         self,
         cluster: Cluster,
-        known: Queues = (),
+        known: Sequence[MessageQueue] = (),
         *,
         may_create: bool = True,
         has_keys: bool = False,
@@ -67,9 +65,9 @@ class FrozenQueues:
         self._has_keys = has_keys
         self._has_times = has_times
         self._registrations = Registrations()
-        self._known: dict[str, Queues] = {known[0].topic: known} if known else {}
+        self._known: dict[str, Sequence[MessageQueue]] = {known[0].topic: known} if known else {}
 
-    def __call__(self, topic: str) -> Queues:
+    def __call__(self, topic: str) -> Sequence[MessageQueue]:
         """Return the topic's queues; raise if it is missing, or if its brokers or its write permission stay away."""
         if topic not in self._known:
             self._known[topic] = freeze_queues(
@@ -91,7 +89,7 @@ def freeze_queues(
     may_create: bool = True,
     has_keys: bool = False,
     has_times: bool = False,
-) -> Queues:
+) -> Sequence[MessageQueue]:
     """Return the topic's writable queues in the order of Java's client; for a missing topic, those that it will have.
 
     Wait for name servers, for the topic's brokers if all of them are away, and for its write permission, at most as
@@ -153,7 +151,9 @@ def creation_advice(topic: str, *, may_create: bool = True) -> str:
     return command + ", or let brokers create topics (autoCreateTopicEnable=true)" * may_create
 
 
-def _list_queues(cluster: Cluster, topic: str, waits: _Waits, *, may_create: bool, has_keys: bool) -> Queues:
+def _list_queues(
+    cluster: Cluster, topic: str, waits: _Waits, *, may_create: bool, has_keys: bool
+) -> Sequence[MessageQueue]:
     try:
         return _known_queues(cluster, topic)
     except TopicNotFound as error:
@@ -179,7 +179,7 @@ def _missing(topic: str, *, may_create: bool, is_new: bool) -> TopicNotFound:
     return TopicNotFound(what, advice=creation_advice(topic, may_create=may_create), topic=topic)
 
 
-def _known_queues(cluster: Cluster, topic: str) -> Queues:
+def _known_queues(cluster: Cluster, topic: str) -> Sequence[MessageQueue]:
     """Return the writable queues of a topic that exists; raise if there are none."""
     route = cluster.routes.route(topic)
     if not route.writable:
@@ -188,7 +188,7 @@ def _known_queues(cluster: Cluster, topic: str) -> Queues:
     return route.writable
 
 
-def _new_queues(cluster: Cluster, topic: str) -> Queues:
+def _new_queues(cluster: Cluster, topic: str) -> Sequence[MessageQueue]:
     """Return the queues that a missing topic gets from its first messages; none if no broker creates topics."""
     try:
         return cluster.writable.queues(topic)

@@ -125,7 +125,7 @@ def test_a_dead_letter_that_cannot_be_made_fails(target: Target) -> None:
 
     letters = DeadLetters(settings, BatchIdentity("q", "", 7), 2, open_outgoing, cluster.writable.queues, "dead")
     with pytest.raises(Unsendable, match=r"2/41/.*cannot become a dead letter.*body") as caught:
-        letters.take_faults(rows(1), 41, {41: Fault("tags", "odd")})
+        letters.handle_faults(rows(1), 41, {41: Fault("tags", "odd")})
     letters.finish()
     letters.close()
     assert caught.value.is_bad_row and letters.dead_letters == 0 and not target.records("dead")

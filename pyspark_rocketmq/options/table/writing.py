@@ -13,7 +13,7 @@ from ...wire.codes import ResponseCode
 from ...wire.compression import Compression
 from ..option import Option, section
 from ..values import Kind, OptionText, choice, duration, group_name, integer, size, split_list, words
-from ..writer_options import BadRows, QueueSelector
+from ..writer_options import BadRows, QueueChoice
 
 _STATUSES: Mapping[str, ResponseCode] = {
     "SEND_OK": ResponseCode.SUCCESS,
@@ -158,7 +158,7 @@ BATCH_ROWS = Option(
 QUEUE_SELECTOR = Option(
     "queueSelector",
     "W",
-    words(QueueSelector),
+    words(QueueChoice),
     "auto",
     meaning="Queue of a row. `auto`: the one that `queueId` and `brokerName` name, else the one that the sharding key "
     "selects as Java's `SelectMessageQueueByHash`, else the queues in turn. `hash` requires a sharding key column, and "
