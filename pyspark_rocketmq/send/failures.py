@@ -42,7 +42,7 @@ _OF_BROKER = (TransportError, RemoteProtocolError, ServiceNotAvailable)
 
 
 class NextStep(Enum):
-    """The step after a failed attempt: none, one at another broker, one more, or one more after a pause of the broker."""
+    """The step after a failed attempt: none, one at another broker, another one, or one after a pause of the broker."""
 
     NONE = auto()
     ELSEWHERE = auto()
