@@ -150,7 +150,7 @@ def test_help_ends_silently_when_nobody_reads(
 
 
 _PRESS_S = 0.05
-"""Nobody presses a key within the moment in which Python begins to wait; there it would miss the signal."""
+"""Time after a request at which a key is pressed: while Python begins to wait, it would miss the signal."""
 
 
 def interrupt_at(fault: Fault) -> None:

@@ -270,7 +270,7 @@ def test_the_line_of_doctor_grants_what_lacks(run_command: RunCommand, real_acl:
         granted.append(finding["what"])
         until(lambda: [each["what"] for each in refused()] != granted[-1:], "the permission is granted")
 
-    assert any(f"topic {topic}" in each for each in granted)
+    assert any(f"topic {topic}" in each for each in granted), granted
 
 
 def test_a_healthy_cluster_has_no_problems(shell: Shell, world: World) -> None:

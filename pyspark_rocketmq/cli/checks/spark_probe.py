@@ -82,8 +82,8 @@ def probe(master: str) -> dict[str, Any]:
             java = jvm.System.getProperty("java.version")
             spark.dataSource.register(_Source)
             tasks = min(_MOST_TASKS, 2 * spark.sparkContext.defaultParallelism)
-            rows = spark.read.format(_NAME).option("tasks", tasks).load().distinct().collect()
-            places += [row.found for row in rows]
+            rows = spark.read.format(_NAME).option("tasks", tasks).load().collect()
+            places += {row.found for row in rows}
         finally:
             spark.stop()
     except Exception as error:
