@@ -93,11 +93,14 @@ def test_what_fits_together_is_listed() -> None:
     [
         (MISMATCH, "workers run Python 3.10, the driver 3.11"),
         ("Exception: no master\n there", "a job that looks around failed: Exception: no master there"),
+        ("SparkException: Python worker exited unexpectedly", "pyarrow is missing"),
     ],
 )
 def test_a_session_that_fails_is_explained(failure: str, what: str) -> None:
-    """A failed job is one finding: another Python by name, anything else by its text."""
-    assert only(list(compare(Probed(None, [DRIVER], failure)))).what == what
+    """A failed job is one finding: another Python or a missing package by name, anything else by its text."""
+    said = "ModuleNotFoundError: No module named 'pyarrow'" if "worker exited" in failure else ""
+
+    assert only(list(compare(Probed(None, [DRIVER], failure, said)))).what == what
 
 
 def test_without_java_nothing_is_started(

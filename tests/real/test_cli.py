@@ -246,7 +246,10 @@ def test_wrong_keys_are_not_permitted(run_command: RunCommand, real_acl: RealClu
 
 
 def test_the_line_of_doctor_grants_what_lacks(run_command: RunCommand, real_acl: RealCluster) -> None:
-    """`doctor` names each permission that a user lacks, and the line of `mqadmin` that grants it."""
+    """`doctor` names each permission that a user lacks, and the line of `mqadmin` that grants it.
+
+    In 4.x a line replaces all permissions of the user, so it must have the earlier ones, too, as `doctor` says.
+    """
     topic, user, secret = "granted", "reader_user", "reader_secret"
     real_acl.create_topic(topic)
     if real_acl.version.startswith("4."):
@@ -259,14 +262,17 @@ def test_the_line_of_doctor_grants_what_lacks(run_command: RunCommand, real_acl:
         findings = shell.run("doctor", "--topic", topic, "--json").document["findings"]
         return [each for each in findings if each["check"] == "reading"]
 
-    granted = []
+    granted, kept = list[str](), list[str]()
     while findings := refused():
         [finding] = findings
         assert "ermission" in finding["what"] and finding["what"] not in granted and secret not in str(finding)
         line = finding["advice"].partition(": ")[2].replace("ACCESS_KEY", user).replace("SECRET_KEY", secret)
         program, command, *words = shlex.split(line)
         assert (program, words[:2]) == ("mqadmin", ["-n", real_acl.name_server])
-        real_acl.admin(command, *words[2:])
+        real_acl.admin(command, *words[2:], *kept)
+        if command == "updateAclConfig":
+            kept += words[-2:]
+            assert "with all its other permissions in the same line" in finding["advice"]
         granted.append(finding["what"])
         until(lambda: [each["what"] for each in refused()] != granted[-1:], "the permission is granted")
 

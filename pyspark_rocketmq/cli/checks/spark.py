@@ -30,6 +30,7 @@ _JAVA_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _OTHER_PYTHON = re.compile(
     r"Python in worker has different version:\s+\(?'?(?P<worker>[\d.]+).*?driver:\s+\(?'?(?P<driver>[\d.]+)", re.DOTALL
 )
+_NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _ROLES = ("driver", "planner", "executor")
 _MOST_SHOWN = 300
 
@@ -63,6 +64,9 @@ class Probed:
     java: str | None
     places: Sequence[Surroundings]
     failure: str | None = None
+    """The error that ended it."""
+    said: str = ""
+    """The lines of all processes on stderr; a failed worker tells its reason only there."""
 
 
 def check_spark(master: str | None) -> list[Finding]:
@@ -147,16 +151,17 @@ def _probe(master: str) -> Probed:
         return Probed(None, (), f"the session gave no result within {_PROBE_S:.0f} s")
     try:
         # Spark may print other lines.
-        return _read(json.loads(next(line for line in ran.stdout.splitlines() if line.startswith('{"java":'))))
+        found = json.loads(next(line for line in ran.stdout.splitlines() if line.startswith('{"java":')))
+        return _read(found, ran.stderr)
     except (StopIteration, ValueError, KeyError, TypeError):
-        return Probed(None, (), ran.stderr.strip()[-_MOST_SHOWN:] or f"it ended with {ran.returncode}")
+        return Probed(None, (), f"it ended with {ran.returncode}", ran.stderr)
 
 
-def _read(found: Mapping[str, Any]) -> Probed:
+def _read(found: Mapping[str, Any], said: str) -> Probed:
     places = sorted(
         (Surroundings(**each) for each in found["places"]), key=lambda each: (_ROLES.index(each.role), each.host)
     )
-    return Probed(found["java"], places, found["failure"])
+    return Probed(found["java"], places, found["failure"], said)
 
 
 def compare(probed: Probed) -> Iterator[Finding]:
@@ -168,7 +173,7 @@ def compare(probed: Probed) -> Iterator[Finding]:
         problems = list(_compare_place(place, driver)) if driver else []
         yield from problems or [Finding(Level.OK, "spark", _name(place), _describe(place))]
     if probed.failure is not None:
-        yield _explain_failure(probed.failure)
+        yield _explain_failure(probed.failure, probed.said)
 
 
 def _compare_place(place: Surroundings, driver: Surroundings) -> Iterator[Finding]:
@@ -194,12 +199,15 @@ _MISSING = (
 _DIFFERENT = ("driver and workers exchange its objects", "install the same version everywhere")
 
 
-def _explain_failure(text: str) -> Finding:
+def _explain_failure(failure: str, said: str) -> Finding:
+    text = f"{failure}\n{said}"
     if found := _OTHER_PYTHON.search(text):
         what = f"workers run Python {found['worker'].rstrip('.')}, the driver {found['driver'].rstrip('.')}"
         why = "Spark's processes exchange pickled objects, which need the same minor version"
         return _problem("executor", what, why, _use_python(sys.executable))
-    line = " ".join(text.split())
+    if found := _NO_MODULE.search(text):
+        return _problem("planner or executor", f"{found[1]} is missing", *_MISSING)
+    line = " ".join(failure.split())
     shown = line if len(line) <= _MOST_SHOWN else f"{line[:_MOST_SHOWN]}…"
     advice = "check --master and the variables SPARK_HOME, JAVA_HOME and PYSPARK_PYTHON; then start a session by hand"
     return _problem("session", f"a job that looks around failed: {shown}", "a query would fail, too", advice)

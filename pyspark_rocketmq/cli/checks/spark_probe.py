@@ -38,7 +38,7 @@ def look_around(role: str) -> str:
 
 
 class _Source(DataSource):
-    """A data source whose rows tell where they were made."""
+    """A data source whose row tells where its partitions were made."""
 
     @classmethod
     def name(cls) -> str:
@@ -51,23 +51,19 @@ class _Source(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         """Return the reader."""
-        return _Reader(int(self.options["tasks"]))
+        return _Reader()
 
 
 class _Reader(DataSourceReader):
-    """Looks around where it plans, and where each task runs."""
-
-    def __init__(self, tasks: int) -> None:
-        self._tasks = tasks
+    """Looks around where it plans."""
 
     def partitions(self) -> list[InputPartition]:
-        """Return partitions that carry what the planner's process has."""
-        return [InputPartition(look_around("planner"))] * self._tasks
+        """Return a partition that carries what the planner's process has."""
+        return [InputPartition(look_around("planner"))]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
-        """Yield what the planner's process has, and what this one has."""
+        """Yield what the planner's process has."""
         yield (partition.value,)
-        yield (look_around("executor"),)
 
 
 def probe(master: str) -> dict[str, Any]:
@@ -78,12 +74,14 @@ def probe(master: str) -> dict[str, Any]:
         builder = SparkSession.builder.master(master).appName("pyspark-rocketmq doctor")
         spark = builder.config("spark.ui.enabled", False).getOrCreate()
         try:
-            jvm: Any = spark.sparkContext._jvm
+            context = spark.sparkContext
+            jvm: Any = context._jvm
             java = jvm.System.getProperty("java.version")
+            # These tasks need no Arrow, so they can tell that it is missing.
+            tasks = context.parallelize(range(_MOST_TASKS), min(_MOST_TASKS, 2 * context.defaultParallelism))
+            places += set(tasks.map(lambda _: look_around("executor")).collect())
             spark.dataSource.register(_Source)
-            tasks = min(_MOST_TASKS, 2 * spark.sparkContext.defaultParallelism)
-            rows = spark.read.format(_NAME).option("tasks", tasks).load().collect()
-            places += {row.found for row in rows}
+            places += [row.found for row in spark.read.format(_NAME).load().collect()]
         finally:
             spark.stop()
     except Exception as error:
