@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from pyspark_rocketmq.cli.commands.doctor import broker_time_ms
+from pyspark_rocketmq.cli.checks.brokers import broker_time_ms
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.lag.measure import measure_group
@@ -243,6 +243,40 @@ def test_wrong_keys_are_not_permitted(run_command: RunCommand, real_acl: RealClu
     assert allowed.code == Exit.DONE and "TBW102" in allowed.out
     assert refused.code == Exit.NOT_PERMITTED
     assert "wrong-secret" not in refused.err + refused.out and SECRET_KEY not in allowed.err + allowed.out
+
+
+def test_the_line_of_doctor_grants_what_lacks(run_command: RunCommand, real_acl: RealCluster) -> None:
+    """`doctor` names each permission that a user lacks, and the line of `mqadmin` that grants it.
+
+    In 4.x a line replaces all permissions of the user, so it must have the earlier ones, too, as `doctor` says.
+    """
+    topic, user, secret = "granted", "reader_user", "reader_secret"
+    real_acl.create_topic(topic)
+    if real_acl.version.startswith("4."):
+        real_acl.admin("updateAclConfig", "-c", CLUSTER_NAME, "-a", user, "-s", secret, "-t", "elsewhere=SUB")
+    else:
+        real_acl.admin("createUser", "-c", CLUSTER_NAME, "-u", user, "-p", secret)
+    shell = Shell(run_command, real_acl, f"accessKey={user}", f"secretKey={secret}")
+
+    def refused() -> list[Any]:
+        findings = shell.run("doctor", "--topic", topic, "--json").document["findings"]
+        return [each for each in findings if each["check"] == "reading"]
+
+    granted, kept = list[str](), list[str]()
+    while findings := refused():
+        [finding] = findings
+        assert "ermission" in finding["what"] and finding["what"] not in granted and secret not in str(finding)
+        line = finding["advice"].partition(": ")[2].replace("ACCESS_KEY", user).replace("SECRET_KEY", secret)
+        program, command, *words = shlex.split(line)
+        assert (program, words[:2]) == ("mqadmin", ["-n", real_acl.name_server])
+        real_acl.admin(command, *words[2:], *kept)
+        if command == "updateAclConfig":
+            kept += words[-2:]
+            assert "with all its other permissions in the same line" in finding["advice"]
+        granted.append(finding["what"])
+        until(lambda: [each["what"] for each in refused()] != granted[-1:], "the permission is granted")
+
+    assert any(f"topic {topic}" in each for each in granted), granted
 
 
 def test_a_healthy_cluster_has_no_problems(shell: Shell, world: World) -> None:

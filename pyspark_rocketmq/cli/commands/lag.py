@@ -179,7 +179,7 @@ COMMANDS = (
         "message, 'kept for' the time until its broker may delete it because of its age. What cannot be known is shown "
         "as ?, with the reason, and never counts as 0; a total with ≥ or ≤ is a bound, because a part is unknown.",
         examples=("pyspark-rocketmq lag billing", "pyspark-rocketmq lag billing --topic orders --max 10000"),
-        is_stream="watch",
+        streams_if="watch",
         verdict=_verdict,
     ),
 )
