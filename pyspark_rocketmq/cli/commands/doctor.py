@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,11 +20,10 @@ if TYPE_CHECKING:
     from ...model import Address, MessageQueue
     from ..session import Session
 
-__all__ = ["COMMANDS", "broker_time_ms"]
+__all__ = ["COMMANDS"]
 
 _SKEW_S = 5.0
 """Differences between clocks up to this one are no finding; brokers report their time to the second."""
-_RUNTIME = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]")
 _HOUR_S = 3600
 
 
@@ -194,6 +192,8 @@ def _without_figures(session: Session, process: BrokerProcess, place: str, error
 
 def _clock(place: str, info: Mapping[str, str], now_ms: int) -> Iterator[Finding]:
     """Yield a finding if a broker's clock differs from the one here: it reports its start and its uptime."""
+    from ...cluster.clocks import broker_time_ms
+
     there_ms = broker_time_ms(info)
     if there_ms is None:
         return
@@ -202,15 +202,6 @@ def _clock(place: str, info: Mapping[str, str], now_ms: int) -> Iterator[Finding
         what = f"its clock is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} the one here"
         why = "starts by time, ages and retention are by the broker's clock"
         yield Finding(Level.PROBLEM, "clock", place, what, why, "let both follow the same time servers")
-
-
-def broker_time_ms(info: Mapping[str, str]) -> int | None:
-    """Return the time by a broker's clock to the second, from its start and uptime; None if it reports none."""
-    started, up = info.get("bootTimestamp", ""), _RUNTIME.fullmatch(info.get("runtime", ""))
-    if not (started.isdigit() and up):
-        return None
-    days, hours, minutes, seconds = map(int, up.groups())
-    return int(started) + 1000 * (((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
