@@ -32,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     screen = Screen(as_json="--json" in words)
     try:
         return _run(words, screen)
-    except KeyboardInterrupt as interrupt:
-        said = str(interrupt) or "interrupted; nothing was changed"
+    except KeyboardInterrupt:
+        said = screen.interruption
         print(f"\n{said}" if screen.err.isatty() else said, file=screen.err, flush=True)
         return Exit.INTERRUPTED
     except BrokenPipeError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -116,15 +116,21 @@ def _body(message: ReceivedMessage, form: str | None) -> tuple[Any, str]:
 
 
 def read_messages(
-    session: Session, ranges: Iterable[QueueRange], subscription: Subscription | None = None
+    session: Session,
+    ranges: Iterable[QueueRange],
+    subscription: Subscription | None = None,
+    warn: Callable[[str], object] | None = None,
 ) -> Iterator[ReceivedMessage]:
-    """Yield the messages of ranges; with a subscription, only those that it wants."""
+    """Yield the messages of ranges; with a subscription, only those that it wants.
+
+    `warn` gets a line about messages that are lost; without it, they are told on the screen.
+    """
     from ..client.range_reading import read_queue_ranges
 
     settings = _settings(subscription)
     tags = _tags(settings.subscription)
     wanted = [each for each in ranges if each.offset_count > 0]
-    for message in read_queue_ranges(session.cluster, wanted, settings, session.screen.warn):
+    for message in read_queue_ranges(session.cluster, wanted, settings, warn or session.screen.warn):
         # Brokers compare hashes of tags, so other messages may come along.
         if not tags or message.tags in tags:
             yield message
@@ -140,6 +146,8 @@ def make_filter(session: Session, queues: Iterable[MessageQueue], tags: str | No
 
     if tags is not None and sql is not None:
         raise OptionError("--tags", tags, "not together with --sql", advice="drop one of the two")
+    if tags is not None and not tags.strip(" |"):
+        raise OptionError("--tags", tags, "names no tag", advice="name tags, or leave it out")
     if sql is not None:
         subscription = Subscription(sql, "SQL92")
         require_filter(session.cluster, _settings(subscription), queues)

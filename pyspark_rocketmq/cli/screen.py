@@ -33,6 +33,8 @@ class Screen:
         self.out = out or sys.stdout
         self.err = err or sys.stderr
         self.as_json = as_json
+        self.interruption = "interrupted; nothing was changed"
+        """The line that Ctrl-C writes; a command that changes something replaces it before it does."""
         self._console: Console | None = None
 
     @property
