@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ from tests.flows.world import until
 
 @pytest.fixture
 def stub() -> Iterator[StubCluster]:
-    """A stub of two brokers, the second with a replica, that a test may change."""
+    """A stub of two brokers, each with a replica, that a test may change."""
     with StubCluster(2, 1, topics={TOPIC: 2}) as made:
         seed(made)
         yield made
@@ -173,12 +174,18 @@ def test_members_are_shown_with_what_they_subscribe_to(stub: StubCluster, run_co
 
 def test_members_are_asked_where_they_are_known(stub: StubCluster, run_command: RunCommand) -> None:
     """A member is asked through a broker that knows it: another one would say that it is not online."""
-    with consumer(stub, {TOPIC: "new"}, "one"):
-        until(lambda: GROUP in stub.groups(), "it is a member")
-        stub.faults.forget_members(GROUP, "broker-a")
-        [member] = run_command("groups", "show", GROUP, "--json", name_server=stub.name_server).document["members"]
 
-    assert member["brokers"] == ["broker-b"]
+    shown: list[Any] = []
+
+    def is_known_at_one_broker() -> bool:
+        stub.faults.forget_members(GROUP, "broker-a")
+        shown[:] = run_command("groups", "show", GROUP, "--json", name_server=stub.name_server).document["members"]
+        return [each["brokers"] for each in shown] == [["broker-b"]]
+
+    with consumer(stub, {TOPIC: "new"}, "one"):
+        until(is_known_at_one_broker, "its first heartbeats are over")
+
+    [member] = shown
     assert {each["topic"]: each["expression"] for each in member["subscriptions"]}[TOPIC] == "new"
 
 

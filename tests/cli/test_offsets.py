@@ -306,7 +306,7 @@ def test_members_are_asked_for_at_every_broker(run: RunCommand, stub: StubCluste
     """A member that only one broker knows, because the other has just restarted, is a member."""
     settings = PullConsumerSettings(group=GROUP, subscriptions=TOPIC, instance_name="one")
     with PullConsumer(stub.name_server, settings):
-        until(lambda: stub.groups().get(GROUP), "it is a member")
+        until(lambda: sum(bool(each.client_ids) for each in stub.connections()) == 2, "both brokers know it")
         stub.faults.forget_members(GROUP, "broker-a")
         ran = seek(run, "--to", "latest", "--apply")
 
