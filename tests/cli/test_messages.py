@@ -350,6 +350,19 @@ def test_a_broker_that_fails_holds_up_no_other(pair: StubCluster) -> None:
     assert tail.read() == (1, b"1")
 
 
+def test_no_message_is_repeated_after_a_failure(pair: StubCluster) -> None:
+    """If reading fails in the middle, it begins again behind the messages that were printed."""
+    tail = Tail(pair, "single", {Q: 0, Q._replace(broker_name="broker-b"): 0})
+    pair.faults.cut_reply(on=RequestCode.PULL_MESSAGE, at="broker-b", times=None)
+
+    before = [tail.read() for _ in range(3)]
+    after = [tail.read(pair.faults.clear), tail.read(), tail.read()]
+    pair.put("single", b"new", queue_id=0, broker="broker-a")
+
+    assert before == after == [(0, b"0"), (1, b"1"), (2, b"2")]
+    assert tail.read() == (3, b"new")
+
+
 def test_a_refusal_ends_the_tail(pair: StubCluster) -> None:
     """An error that waiting does not mend ends the command."""
     tail = Tail(pair, "single", {Q: 0, Q._replace(broker_name="broker-b"): 0})
