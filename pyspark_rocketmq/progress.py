@@ -95,8 +95,8 @@ class CommitListener(StreamingQueryListener):
 def lag(query: StreamingQuery, options: Mapping[str, str]) -> Lag:
     """Return how far a query is behind: what brokers hold now after the positions of its last progress event.
 
-    A batch that runs now counts as unread. A figure that cannot be had is unknown, with its reason, and never 0; so is
-    the total before the first progress event. A source whose position cannot be read makes it a bound.
+    A batch that runs now counts as unread. A figure that cannot be known has the reason, and is never 0; so has the
+    total before the first progress event. A source whose position cannot be read makes it a bound.
 
     Args:
         query: A query that reads RocketMQ, running or ended.

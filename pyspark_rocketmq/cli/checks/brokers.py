@@ -6,12 +6,12 @@ credentials, is told once, and asked nothing more.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...cluster.clocks import broker_time_ms
 from ...cluster.servers import ServerRequest, Servers
 from ...cluster.survey import BrokerProcess
 from ...errors import BrokerError, ConnectError, RocketMQError
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
     from ...net.settings import NetSettings
     from ..session import Session
 
-__all__ = ["CheckedBrokers", "broker_time_ms", "check_brokers", "check_certificates", "check_settings"]
+__all__ = ["CheckedBrokers", "check_brokers", "check_certificates", "check_settings"]
 
 _DEADLINE_S = 3.0
 _SKEW_S = 5.0
 """Differences between clocks up to this one are no finding; brokers report their time to the second."""
-_RUNTIME = re.compile(r"\[ ([0-9]{1,9}) days, ([0-9]{1,9}) hours, ([0-9]{1,9}) minutes, ([0-9]{1,9}) seconds \]")
 _HOUR_S, _DAY_S = 3600, 86_400
 _RENEWAL_DAYS = 30
 """A certificate that ends earlier than this is a warning."""
@@ -143,15 +142,6 @@ def _compare_clocks(place: str, info: Mapping[str, str], now_ms: float) -> Itera
         what = f"its clock is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} the one here"
         why = "starts by time, ages and retention are by the broker's clock"
         yield Finding(Level.PROBLEM, "clock", place, what, why, "let both follow the same time servers")
-
-
-def broker_time_ms(info: Mapping[str, str]) -> int | None:
-    """Return the time by a broker's clock to the second, from its start and uptime; None if it reports none."""
-    started, up = read_digits(info.get("bootTimestamp", "")), _RUNTIME.fullmatch(info.get("runtime", ""))
-    if started is None or up is None:
-        return None
-    days, hours, minutes, seconds = map(int, up.groups())
-    return started + 1000 * (((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 # --- certificates ----------------------------------------------------------------------------------------------------
