@@ -25,7 +25,7 @@ from .profiles import default_profile, find_profile
 if TYPE_CHECKING:
     from ..options import HelperOptions
 
-__all__ = ["Wanted", "find_options", "name_connection", "raw_options"]
+__all__ = ["Wanted", "find_options", "find_raw_options", "name_connection", "raw_options"]
 
 ADDRESS_VARIABLE, PROFILE_VARIABLE = "NAMESRV_ADDR", "PYSPARK_ROCKETMQ_PROFILE"
 SECRET_VARIABLES = {
@@ -63,11 +63,22 @@ def find_options(
     from ..net.backoff import Backoff
     from ..options import parse_helper_options
 
-    raw = _with_secrets(raw_options(wanted, env, warn), env, ask)
+    raw = find_raw_options(wanted, env=env, warn=warn, ask=ask)
     # The variable counts only where no profile was chosen, which `raw_options` has settled.
     options = parse_helper_options(raw, env={})
     pause = Backoff(first_s=_PAUSE_S, longest_s=_PAUSE_S)
     return replace(options, cluster=replace(options.cluster, retries=_RETRIES, pause=pause))
+
+
+def find_raw_options(
+    wanted: Wanted,
+    *,
+    env: Mapping[str, str] = os.environ,
+    warn: Callable[[str], None] = lambda _: None,
+    ask: Callable[[str], str] | None = None,
+) -> dict[str, str]:
+    """Return names and values of the options with which a command runs, secrets included; see `find_options`."""
+    return _with_secrets(raw_options(wanted, env, warn), env, ask)
 
 
 def raw_options(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, str]:

@@ -20,8 +20,8 @@ __all__ = ["COMMON", "CONNECTION", "PROGRAM", "build_parser", "parse"]
 PROGRAM = "pyspark-rocketmq"
 _AGO = re.compile("-[0-9]+(?:ms|[smhd])")
 """A time such as `-2h`, which click would take for options."""
-_MINUS = "\u2212"
-"""The first character of such a time while click parses the words."""
+_MINUS = "\ufdd0"
+"""The first character of such a time while click parses the words; no text has it."""
 COMPLETE_VARIABLE = "_PYSPARK_ROCKETMQ_COMPLETE"
 
 CONNECTION = (
@@ -139,6 +139,8 @@ class _WithSchema(click.Command):
 
 
 def _restored(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_restored, value))
     return "-" + value[1:] if isinstance(value, str) and value.startswith(_MINUS) else value
 
 

@@ -17,7 +17,7 @@ from pyspark_rocketmq.cli.exits import MEANINGS, Exit
 from pyspark_rocketmq.cli.table import SUMMARIES, find_command
 from tests.cli.fixtures import RunCommand
 
-ENDLESS = {"stub"}
+ENDLESS = {"demo", "stub"}
 """Commands that run until they are ended; they have tests of their own."""
 EXAMPLES = [
     pytest.param(name, line, id=line.removeprefix("pyspark-rocketmq "))
