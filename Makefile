@@ -49,8 +49,8 @@ SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(C
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.has-spark ## read an order stream with Spark for 20 seconds; NAME_SERVER=host:port uses a real cluster
-	@$(SPARK_ENV) $(BIN)/python docs/examples/live_orders.py
+demo: $(VENV)/.has-demo ## show an order stream through brokers and Spark, live; NAME_SERVER=host:port uses a real cluster
+	@$(SPARK_ENV) $(BIN)/python -m pyspark_rocketmq demo $(NAME_SERVER:%=--name-server '%')
 
 test: $(VENV)/.has-test ## test all rooms, the stub broker and Spark; needs nothing but Python
 	@echo "==> testing without real brokers"

@@ -8,6 +8,9 @@
     session       gives a running command its cluster and its terminal
     diagnosis     finds out what stands at an address; checks: the checks of `doctor`
     positions, messages   positions and messages, as several commands take, read and show them
+    translation   options of other connectors, and what takes their place
+    demo          the parts of the command of this name
+    drafts        messages to be sent, from words, files and lines of JSON
     values        the values that results have in common, such as moments
     documents     writes results as JSON, and derives their JSON Schemas from their classes
     views         tables and facts, by which a command shows its result to people

@@ -61,6 +61,8 @@ there are no colours; a name of more than 500 characters and a remark of more th
 whole. A figure that cannot be known is `?`, with the reason below; it never counts as 0. A command that takes longer
 than two seconds tells on a terminal what it waits for.
 
+Pictures, light and dark, 80 and 200 columns wide: %(pictures)s.
+
 `--json` prints one JSON document; commands that go on, such as `lag --watch`, print one per line. Arrays are never
 null, and times are objects with `ms` and `iso`. `--schema` prints the JSON Schema of that document. An error is one
 line on stderr, with `--json` an object with `code`, `what`, `where`, `advice` and `exit`; a warning is then an object
@@ -71,13 +73,24 @@ with `warning`. `pyspark-rocketmq explain CODE` says more. `--debug` adds log li
 """
 
 
+PICTURES = ("lag", "topics-show", "doctor", "demo")
+"""Names of commands in the pictures of docs/pictures."""
+
+
 def render_page() -> str:
     """Return the whole page in Markdown."""
     secrets = ", ".join(f"`{name}`" for name in SECRET_VARIABLES.values())
-    head = _HEAD % {"secrets": secrets}
+    head = _HEAD % {"secrets": secrets, "pictures": "; ".join(map(_render_pictures, PICTURES))}
     codes = _table(("code", "means"), ((str(int(code)), meaning) for code, meaning in MEANINGS.items()))
     commands = [_render_command(find_command(name)) for name in SUMMARIES]
     return "\n".join([head + codes, _render_common(), *commands])
+
+
+def _render_pictures(name: str) -> str:
+    """Return links to the pictures of a command."""
+    shown = ((columns, theme) for columns in (80, 200) for theme in ("light", "dark"))
+    links = ", ".join(f"[{theme} {columns}](pictures/{name}-{columns}-{theme}.svg)" for columns, theme in shown)
+    return f"`{name.replace('-', ' ')}` ({links})"
 
 
 def _render_common() -> str:

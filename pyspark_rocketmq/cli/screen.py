@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ..errors import MOST_TEXT, RocketMQError, shown
 from .documents import write_json
 from .exits import Exit
-from .views import Facts, Note, Table, Text, View
+from .views import Facts, Note, Redrawn, Table, Text, View
 from .waiting import WaitingLine
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ class Screen:
         """The line that Ctrl-C writes; a command that changes something replaces it before it does."""
         self._console: Console | None = None
         self._line: WaitingLine | None = None
+        self._redrawn = 0
+        """The number of lines that the next `Redrawn` takes the place of."""
+        self._last_line: str | None = None
 
     @property
     def is_terminal(self) -> bool:
@@ -65,14 +68,31 @@ class Screen:
     def show(self, views: Iterable[View]) -> None:
         """Write views."""
         for number, view in enumerate(views):
-            if isinstance(view, Text):
+            if isinstance(view, Redrawn):
+                self._redraw(view)
+            elif isinstance(view, Text):
                 self._write(view.text)
-                continue
-            if number and not isinstance(view, Note):
-                self._write("")
-            with self.console.capture() as drawn:
-                self.console.print(_drawn(view), end="")
-            self._write("\n".join(map(str.rstrip, drawn.get().rstrip("\n").split("\n"))))
+            else:
+                if number and not isinstance(view, Note):
+                    self._write("")
+                self._write("\n".join(self._lines(view)))
+
+    def _redraw(self, redrawn: Redrawn) -> None:
+        """Draw views in the place of those that were drawn last; in a file or pipe, write their line if it is new."""
+        if not self.is_terminal or self.console.is_dumb_terminal:
+            if redrawn.line != self._last_line:
+                self._write(redrawn.line)
+            self._last_line = redrawn.line
+            return
+        lines = [line for view in redrawn.views for line in (*self._lines(view), "")][:-1]
+        back = f"\x1b[{self._redrawn}F\x1b[J" if self._redrawn else ""
+        self._redrawn = len(lines)
+        self._write(back + "\n".join(lines))
+
+    def _lines(self, view: Table | Facts | Note) -> list[str]:
+        with self.console.capture() as drawn:
+            self.console.print(_drawn(view, self.console), end="")
+        return [line.rstrip() for line in drawn.get().rstrip("\n").split("\n")]
 
     def clear(self) -> None:
         """Clear the terminal before a new view of the same; elsewhere write an empty line."""
@@ -178,24 +198,24 @@ def _takes_all(stream: TextIO) -> bool:
         return False
 
 
-def _drawn(view: Table | Facts | Note) -> RenderableType:
+def _drawn(view: Table | Facts | Note, console: Console) -> RenderableType:
     from rich.text import Text as RichText
 
     if isinstance(view, Table):
-        return _draw_table(view)
+        return _draw_table(view, console)
     if isinstance(view, Facts):
         return _draw_facts(view)
     return RichText(shown(view.text, MOST_TEXT), style="yellow" if view.is_warning else "")
 
 
-def _draw_table(view: Table) -> RenderableType:
+def _draw_table(view: Table, console: Console) -> RenderableType:
     from rich import box, table
+    from rich.text import Text as RichText
 
     drawn = table.Table(
         box=box.SIMPLE_HEAD,
-        title=_cell(view.title) if view.title else None,
+        title=RichText(shown(view.title, _MOST_CELL), style="bold") if view.title else None,
         title_justify="left",
-        title_style="bold",
         header_style="bold",
         pad_edge=False,
         show_edge=False,
@@ -209,6 +229,9 @@ def _draw_table(view: Table) -> RenderableType:
             drawn.add_column(column.title, overflow="fold")
     for row in view.rows:
         drawn.add_row(*map(_cell, row))
+    unlimited = console.options.update(width=_UNLIMITED)
+    if console.measure(drawn, options=unlimited).maximum > console.width:
+        drawn.padding = 0  # Columns stand closer before names are folded.
     return drawn
 
 

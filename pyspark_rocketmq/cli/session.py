@@ -6,7 +6,7 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from .connection import Wanted, find_options, name_connection
+from .connection import Wanted, find_options, find_raw_options, name_connection
 from .screen import Screen
 
 if TYPE_CHECKING:
@@ -35,6 +35,12 @@ class Session:
         """The options of the cluster, from flags, environment and profile."""
         ask = self._ask if self.screen.may_ask else None
         return find_options(self._wanted, warn=self.screen.warn, ask=ask)
+
+    @cached_property
+    def raw_options(self) -> dict[str, str]:
+        """The names and values of these options, secrets included, as Spark takes them."""
+        ask = self._ask if self.screen.may_ask else None
+        return find_raw_options(self._wanted, ask=ask)
 
     @cached_property
     def cluster(self) -> Cluster:

@@ -37,9 +37,12 @@ SUMMARIES = {
     "peek": "show the first or last messages of a topic or queue",
     "tail": "follow a topic",
     "find": "find messages by key, id or time",
+    "send": "send messages to a topic",
     "options": 'list the options of format("rocketmq"), or explain one',
     "explain": "explain an error code",
+    "translate": "translate a job's options from other connectors to ours",
     "stub": "run the embedded broker",
+    "demo": "show a stream of orders through brokers and Spark, live",
     "completion": "print the completion script of a shell",
 }
 """The summary of every command, by name, in the order of help and guide."""

@@ -22,7 +22,7 @@ from pyspark_rocketmq.cli.exits import MEANINGS, Exit
 from pyspark_rocketmq.cli.table import SUMMARIES, find_command
 from tests.cli.fixtures import TOPIC, RunCommand, seed
 
-ENDLESS = {"stub"}
+ENDLESS = {"demo", "stub"}
 """Commands that run until they are ended; they have tests of their own."""
 EXAMPLES = [
     pytest.param(name, line, id=line.removeprefix("pyspark-rocketmq "))

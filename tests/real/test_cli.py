@@ -7,6 +7,8 @@ import os
 import re
 import shlex
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -217,6 +219,60 @@ def test_messages_are_shown_and_found(shell: Shell, world: World) -> None:
     followed = shell.run("tail", topic, "--from", "earliest", "-n", "2", "--tags", "even", "--json")
     assert [json.loads(line)["body"] for line in followed.out.splitlines()] == ["body 0", "body 2"]
     assert shell.run("find", topic, "--key", "no-such-key").code == Exit.NOT_FOUND
+
+
+def test_messages_are_sent(shell: Shell, world: World) -> None:
+    """Messages land where `send` says, with the ids by which they are found; a batch keeps its order."""
+    queue = world.make_queue()
+    topic, place = queue.topic, f"{queue.broker_name}/{queue.queue_id}"
+
+    ran = shell.run("send", topic, "one", "två", "--tags", "paid", "--key", "k", "--queue", place, "--json")
+    landed = [json.loads(line) for line in ran.out.splitlines()]
+    stored = shell.document("peek", topic, "--queue", place)["messages"]
+
+    assert (ran.code, ran.err) == (Exit.DONE, "")
+    assert [(each["offset"], each["status"]) for each in landed] == [(0, "SUCCESS"), (1, "SUCCESS")]
+    assert [(each["offset"], each["messageId"]) for each in stored] == [
+        (each["offset"], each["messageId"]) for each in landed
+    ]
+    assert [(each["body"], each["tags"], each["keys"]) for each in stored] == [
+        ("one", "paid", ["k"]),
+        ("två", "paid", ["k"]),
+    ]
+
+
+def test_messages_are_delayed(shell: Shell, world: World) -> None:
+    """A message comes after its level, or at its time; brokers before 5.0 have no times, and `send` refuses them."""
+    topic = world.make_queue().topic
+
+    def bodies() -> set[str]:
+        return {each["body"] for each in shell.document("peek", topic)["messages"]}
+
+    leveled = shell.run("send", topic, "level", "--delay-level", "1", "--json")
+    timed = shell.run("send", topic, "time", "--deliver-at", "+2s", "--json")
+
+    assert json.loads(leveled.out)["offset"] is None
+    if world.by_version({"4.": True, "5.": False}):
+        assert timed.code == Exit.USAGE and "older than 5.0" in timed.err
+        until(lambda: bodies() == {"level"}, "the message has come")
+    else:
+        assert json.loads(timed.out)["offset"] is None
+        until(lambda: bodies() == {"level", "time"}, "both messages have come")
+
+
+@pytest.mark.spark
+def test_the_demo_leaves_nothing_behind(shell: Shell, real_cluster: RealCluster) -> None:
+    """On a real cluster the demo reads every order that it sends, and removes its topics at the end."""
+    words = ["demo", "--seconds", "3", "--name-server", real_cluster.name_server, "--json"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "pyspark_rocketmq", *words], capture_output=True, text=True, timeout=180, check=False
+    )
+    last = json.loads(ran.stdout.splitlines()[-1])
+
+    assert (ran.returncode, ran.stderr) == (Exit.DONE, "")
+    assert last["sent"] <= last["stored"] == last["total"]["orders"] and last["written"] > 0
+    left = [each["topic"] for each in shell.document("topics", "list", "--all")["topics"]]
+    assert [topic for topic in left if topic.startswith("pyspark-rocketmq-demo")] == []
 
 
 def test_queues_of_a_killed_broker_are_unknown(real_two_brokers: RealCluster) -> None:
