@@ -82,7 +82,7 @@ class StoredLetter:
         properties = self._properties
         if self._is_of_broker:
             found = next((name for key in _ORIGINS if (name := properties.get(key))), None)
-            found = found and self.message.unwrap(found)
+            found = found and self._user_topic(found)
         else:
             found = properties.get(ORIGIN_TOPIC)
         return found if found and self._may_be_origin(found) else None
@@ -125,6 +125,16 @@ class StoredLetter:
             return self.message.properties
         except DecodeError:
             return {}
+
+    def _user_topic(self, topic: str) -> str:
+        """Return the user's name of a topic that a broker names.
+
+        For consumers that pop, that is a retry topic of its own for each topic: `%RETRY%group_topic`, or with a plus.
+        """
+        unwrap = self.message.unwrap
+        retries = RETRY_PREFIX + self.queue.topic.removeprefix(DEAD_LETTER_PREFIX)
+        name = unwrap(topic)
+        return unwrap(name.removeprefix(f"{retries}_").removeprefix(f"{retries}+"))
 
     def _may_be_origin(self, topic: str) -> bool:
         return (

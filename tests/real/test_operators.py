@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.client.range_reading import read_queue_ranges
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.signing import Credentials
@@ -20,10 +21,11 @@ from pyspark_rocketmq.pull.settings import PullSettings
 from pyspark_rocketmq.source.commit import GroupCheck, OffsetWriter
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
+from tests.cli.fixtures import RunCommand
 from tests.cli.test_terminal import PROGRAM, ROOT, SECONDS
 from tests.flows.world import World, fresh, sending, until
 from tests.real.servers import CLUSTER_NAME, AdminFailed, RealCluster
-from tests.real.test_cli import progress
+from tests.real.test_cli import Shell, progress
 from tests.real.worlds import real_world
 
 pytestmark = pytest.mark.real
@@ -101,6 +103,22 @@ def test_a_replay_that_is_killed_goes_on(real_cluster: RealCluster, tmp_path: Pa
     assert json.loads(out)["sentBefore"] > 0
 
 
+def test_dead_letters_are_listed_and_read(run_command: RunCommand, real_cluster: RealCluster) -> None:
+    """Dead letters that a broker made have their message's id and topic, and the count of its deliveries."""
+    world, shell = real_world(real_cluster), Shell(run_command, real_cluster)
+    queue, group = world.make_queue(), world.make_group()
+    [name] = bury(world, group, queue, 1)
+    until(lambda: shell.document("dlq", "list", group)["letterCount"] == 1, "the broker has made the letter")
+
+    [listed] = shell.document("dlq", "list", group)["letters"]
+    [read] = shell.document("dlq", "read", group)["letters"]
+    shown = shell.document("dlq", "replay", group, code=Exit.NEEDS_APPLY)
+
+    assert (listed["messageId"], listed["origin"], listed["cause"], listed["count"]) == (name, queue.topic, None, 1)
+    assert (read["letter"], read["message"]["body"]) == (listed, "letter")
+    assert shown["targets"] == [{"topic": queue.topic, "letters": 1}]
+
+
 def begin_replay(world: World, group: str, audit: Path) -> subprocess.Popen[str]:
     """Begin a replay in a process of its own, slow enough to be killed on its way."""
     words = ["dlq", "replay", group, "--apply", "--audit", str(audit), "--rate", "60", "--json"]
@@ -109,9 +127,9 @@ def begin_replay(world: World, group: str, audit: Path) -> subprocess.Popen[str]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def bury(world: World, group: str, queue: MessageQueue) -> list[str]:
+def bury(world: World, group: str, queue: MessageQueue, count: int = LETTERS) -> list[str]:
     """Store messages and send them back as dead letters, as a consumer does; return their ids."""
-    ids = [f"{fresh('letter')}" for _ in range(LETTERS)]
+    ids = [f"{fresh('letter')}" for _ in range(count)]
     for name in ids:
         receipt = world.store(sending(queue, b"letter", {"UNIQ_KEY": name}))
         place = decode_offset_message_id(receipt.message_id).physical_offset

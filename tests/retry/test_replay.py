@@ -113,6 +113,15 @@ def test_letters_return_to_their_topics_as_they_were(stub: StubCluster, audit: P
     assert len(stub.messages(DEAD)) == 2
 
 
+@pytest.mark.parametrize("origin", [TOPIC, f"%RETRY%{GROUP}_{TOPIC}", f"%RETRY%{GROUP}+{TOPIC}"])
+def test_origins_are_read_as_brokers_write_them(stub: StubCluster, audit: Path, origin: str) -> None:
+    """A letter of a consumer that pops names a retry topic, in whose name the origin stands."""
+    stub.put(DEAD, b"a", properties={"RETRY_TOPIC": origin}, queue_id=0)
+    stub.put(DEAD, b"b", properties={"DLQ_ORIGIN_TOPIC": TOPIC}, queue_id=0)
+
+    assert replay(stub, audit).sent == {TOPIC: 2}
+
+
 def test_letters_of_tasks_lose_their_cause(stub: StubCluster, audit: Path) -> None:
     """A letter that a Spark task wrote goes to its ORIGIN_TOPIC, without the properties that the task added."""
     reject(stub, "a", "no order id")
@@ -219,7 +228,7 @@ def test_a_file_that_is_cut_anywhere_leads_on(stub: StubCluster, audit: Path) ->
     bury(stub, "a", "b", "c")
     replay(stub, audit)
     whole = audit.read_bytes()
-    for end in range(0, len(whole), 17):
+    for end in range(0, len(whole), 41):
         audit.write_bytes(whole[:end])
         before = len(stub.messages(TOPIC))
         kept = whole[:end].count(b'"event": "landed"') - (b'"landed"' in whole[:end].rpartition(b"\n")[2])
