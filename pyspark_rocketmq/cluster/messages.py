@@ -40,6 +40,8 @@ STORED = OK | {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE
 MOST_BY_KEY = 64
 """The most messages that a broker returns for a key, however many are asked for (maxMsgsNumBatch)."""
 LATEST_MS = 2**63 - 1
+_NOWHERE = -1
+"""An offset of the commit log at which no message lies."""
 _UNIQUE_KEY_COUNT = 32
 
 
@@ -144,6 +146,15 @@ class Messages:
             max_reconsume_times=max_reconsume_times,
         )
         self._brokers.ask_once(request, deadline=deadline)
+
+    def create_retry_topic(self, group: str, queue: MessageQueue, deadline: Deadline | None = None) -> None:
+        """Let the broker of a queue create the group's retry topic if it is missing; do not wait for the broker.
+
+        Brokers create it for a message that is sent back, before they look for this message; this one does not exist,
+        so nothing is stored. Consumers may do this without the rights of an administrator.
+        """
+        request = send_back_request(group, queue.topic, queue.broker_name, _NOWHERE)
+        self._brokers.tell_once(request, deadline=deadline)
 
     def end_transaction(
         self, broker_name: str, header: EndTransactionRequestHeader, deadline: Deadline | None = None
