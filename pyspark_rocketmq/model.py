@@ -132,6 +132,8 @@ class Message:
     properties: dict[str, str] = field(default_factory=dict)
     flag: int = 0
     delay_level: int = 0
+    deliver_at_ms: int = 0
+    """The time before which it is not delivered, in milliseconds since 1970; brokers before 5.0 ignore it."""
 
 
 class SendRequest(NamedTuple):
