@@ -23,7 +23,7 @@ COMPAT ?= $(sort $(basename $(notdir $(wildcard conf/pyspark/*.txt))))
 COMPAT_TESTS := tests/spark/test_session.py tests/spark/test_batch.py tests/spark/test_stream.py
 # Parts of `make bench`, each a file of tests/bench. BENCH_MESSAGES and BENCH_ROUNDS scale them. The part `sink` has a
 # broker of its own, so it is first: then the broker of the other parts does not run yet.
-BENCH ?= sink memory single disk decoder push triggers planning stub core
+BENCH ?= sink memory single disk decoder push triggers planning monitor stub core
 KAFKA ?=
 # Parts that compare with Kafka: reading, and writing if BENCH has the part `sink`, then without reading if it is alone.
 KAFKA_BENCH = $(if $(filter-out sink,$(BENCH)),kafka) $(if $(filter sink,$(BENCH)),kafka_sink)
@@ -49,8 +49,8 @@ SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(C
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.has-spark ## read an order stream with Spark for 20 seconds; NAME_SERVER=host:port uses a real cluster
-	@$(SPARK_ENV) $(BIN)/python docs/examples/live_orders.py
+demo: $(VENV)/.has-demo ## show an order stream through brokers and Spark, live; NAME_SERVER=host:port uses a real cluster
+	@$(SPARK_ENV) $(BIN)/python -m pyspark_rocketmq demo $(NAME_SERVER:%=--name-server '%')
 
 test: $(VENV)/.has-test ## test all rooms, the stub broker and Spark; needs nothing but Python
 	@echo "==> testing without real brokers"

@@ -225,6 +225,10 @@ class Faults:
         """Start crashed broker processes again at their old addresses, with their old messages and offsets."""
         self._act_on_brokers(broker, self._bring_up, broker_id)
 
+    def forget_members(self, group: str, broker: str | None = None) -> None:
+        """Make brokers forget the members of a group until their next heartbeats, as a restart does."""
+        self._act_on_brokers(broker, lambda broker: broker.consumer_groups.forget(group))
+
     def slave_lag(self, messages: int, broker: str | None = None) -> None:
         """Make slaves lag behind their master by this number of messages in each queue."""
         self._act_on_brokers(broker, lambda broker: broker.set_lag(messages))

@@ -7,7 +7,20 @@ from dataclasses import dataclass
 
 from .values import Moment, Trouble
 
-__all__ = ["Column", "Facts", "Note", "Table", "Text", "View", "show_size", "show_span", "show_time", "show_troubles"]
+__all__ = [
+    "Column",
+    "Facts",
+    "Note",
+    "Redrawn",
+    "Table",
+    "Text",
+    "View",
+    "show_count",
+    "show_size",
+    "show_span",
+    "show_time",
+    "show_troubles",
+]
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SPANS = ((86_400, "d"), (3600, "h"), (60, "min"))
@@ -52,7 +65,20 @@ class Text:
     text: str
 
 
-View = Table | Facts | Note | Text
+@dataclass(frozen=True, slots=True)
+class Redrawn:
+    """Views that take the place of the last ones on a terminal; elsewhere a line, unless it is the last one again."""
+
+    views: Sequence[Table | Facts | Note]
+    line: str
+
+
+View = Table | Facts | Note | Text | Redrawn
+
+
+def show_count(count: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 queue` or `1,200 messages`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def show_size(count: float) -> str:
@@ -80,5 +106,5 @@ def show_time(time: Moment | None) -> str:
 
 
 def show_troubles(troubles: Iterable[Trouble]) -> list[View]:
-    """Return a warning for each part of a result that could not be had."""
+    """Return a warning for each missing part of a result."""
     return [Note(f"{each.what}: {each.why}", is_warning=True) for each in troubles]

@@ -115,6 +115,10 @@ def check_message(message: Message) -> None:
         check_instance(f"message.{name}", getattr(message, name), str, "text; several keys are separated by spaces")
     check_range("message.flag", message.flag, -(2**31), 2**31 - 1)
     check_range("message.delay_level", message.delay_level, 0, 2**31 - 1)
+    check_range("message.deliver_at_ms", message.deliver_at_ms, 0, 2**63 - 1)
+    if message.delay_level and message.deliver_at_ms:
+        advice = "give one of the two"
+        raise OptionError("message.deliver_at_ms", str(message.deliver_at_ms), "given with delay_level", advice=advice)
     check_instance("message.properties", message.properties, Mapping, "a dict of text")
     for name, value in message.properties.items():
         check_instance("message.properties", name, str, "text as name and value")

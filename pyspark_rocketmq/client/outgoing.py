@@ -65,7 +65,7 @@ class Packing:
             check_message(message)
         if not messages or len({message.topic for message in messages}) > 1:
             raise LocalProtocolError("a batch needs messages, all of one topic", advice="send a batch per topic")
-        if any(message.delay_level for message in messages):
+        if any(message.delay_level or message.deliver_at_ms for message in messages):
             raise LocalProtocolError("a batch cannot be delayed", advice=_DELAY_NEEDS_SINGLE)
         body = encode_batch(map(self._entry, messages))
         self._check_size(len(body))
@@ -84,7 +84,12 @@ class Packing:
         for name in message.properties:
             if is_reserved(name) and name != "UNIQ_KEY":
                 raise LocalProtocolError(f"property {name} is RocketMQ's own", advice="choose another name")
-        named = {"TAGS": message.tags, "KEYS": message.keys, "DELAY": str(message.delay_level or "")}
+        named = {
+            "TAGS": message.tags,
+            "KEYS": message.keys,
+            "DELAY": str(message.delay_level or ""),
+            "TIMER_DELIVER_MS": str(message.deliver_at_ms or ""),
+        }
         given = {name: value for name, value in named.items() if value}
         return {"UNIQ_KEY": self._ids.make(), "WAIT": "true", **message.properties, **given}
 

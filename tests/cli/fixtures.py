@@ -32,6 +32,8 @@ POSITIONS = {
     MessageQueue(TOPIC, "broker-b", 1): 0,
 }
 """The positions of `billing`; it has 12 messages to read."""
+CHANGING = {"send"}
+"""First words of commands whose examples change the cluster."""
 _SETTINGS = ("NAMESRV_ADDR", "PYSPARK_ROCKETMQ_PROFILE", "NO_COLOR", "COLUMNS")
 
 
@@ -81,13 +83,21 @@ def cli_stub() -> Iterator[StubCluster]:
         yield stub
 
 
+@pytest.fixture(scope="session")
+def changed_stub() -> Iterator[StubCluster]:
+    """A stub of two brokers with messages, a group and changes by the commands of `CHANGING`."""
+    with StubCluster(2, topics={TOPIC: 2, "reminders": 1}) as stub:
+        seed(stub)
+        yield stub
+
+
 @pytest.fixture
 def run_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[RunCommand]:
     """A function that runs a command in this process, without settings of the user; it returns code, out and err.
 
-    The folder has a file of positions, those of `billing`.
+    The folder has a file of positions, those of `billing`, a file of messages, and a program.
     """
     for name in _SETTINGS:
         monkeypatch.delenv(name, raising=False)
@@ -95,6 +105,8 @@ def run_command(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "positions.json").write_text(json.dumps({"positions": nest(POSITIONS)}))
+    (tmp_path / "kafka_job.py").write_text('spark.readStream.format("kafka").option("subscribe", "orders").load()')
+    (tmp_path / "orders.jsonl").write_text('{"body": "two lattes", "keys": ["order-2"]}\n{"body": {"tea": 1}}\n')
 
     def run(*words: str, name_server: str | None = None) -> Ran:
         capsys.readouterr()
@@ -116,9 +128,14 @@ def refusing_address() -> Iterator[str]:
 
 
 @pytest.fixture
-def on_stub(run_command: RunCommand, cli_stub: StubCluster) -> RunCommand:
-    """A function that runs a command on `cli_stub`."""
-    return lambda *words: run_command(*words, name_server=cli_stub.name_server)
+def on_stub(run_command: RunCommand, cli_stub: StubCluster, changed_stub: StubCluster) -> RunCommand:
+    """A function that runs a command on `cli_stub`, or on `changed_stub` if it changes the cluster."""
+
+    def run(*words: str) -> Ran:
+        stub = changed_stub if words[0] in CHANGING else cli_stub
+        return run_command(*words, name_server=stub.name_server)
+
+    return run
 
 
 def environment(stub: StubCluster, **more: str) -> dict[str, str]:

@@ -23,6 +23,12 @@ def test_numbers_of_messages_fit_into_31_bits(field: str, least: int) -> None:
             check_message(Message("orders", b"", **{field: value}))  # type: ignore[arg-type]
 
 
+def test_a_message_has_a_level_or_a_time() -> None:
+    """A message with a delay level and a delivery time is refused."""
+    with pytest.raises(OptionError, match=r"message\.deliver_at_ms = '5': given with delay_level"):
+        check_message(Message("orders", b"x", delay_level=1, deliver_at_ms=5))
+
+
 @pytest.mark.parametrize("given", [Subscription(3), Subscription(None), 3])  # type: ignore[arg-type]
 def test_an_expression_is_text(given: Any) -> None:
     """A filter expression that is no text is refused with the parameter's name."""

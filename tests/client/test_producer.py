@@ -80,6 +80,16 @@ def test_a_delayed_message_comes_later(make_group: Callable[..., Group]) -> None
     assert _bodies(group) == [b"x"]
 
 
+def test_a_message_with_a_time_comes_at_that_time(make_group: Callable[..., Group]) -> None:
+    """A message with a delivery time appears in its topic at that time."""
+    group = make_group(frozen_clock=True)
+    group.producer().send(Message(TOPIC, b"x", deliver_at_ms=group.stub.clock.now_ms() + 5_000))
+    assert not _bodies(group)
+
+    group.stub.clock.advance(6_000)
+    assert _bodies(group) == [b"x"]
+
+
 def test_one_way_messages_arrive(group: Group) -> None:
     """A one-way message is stored although the producer waits for no response."""
     group.producer().send_oneway(Message(TOPIC, b"x"))
@@ -151,8 +161,13 @@ def test_what_no_broker_takes_is_not_sent(group: Group, message: Message) -> Non
 
 @pytest.mark.parametrize(
     "batch",
-    [[], [Message("a", b""), Message("b", b"")], [Message(TOPIC, b"x", delay_level=1)]],
-    ids=["empty", "two topics", "delayed"],
+    [
+        [],
+        [Message("a", b""), Message("b", b"")],
+        [Message(TOPIC, b"x", delay_level=1)],
+        [Message(TOPIC, b"x", deliver_at_ms=9)],
+    ],
+    ids=["empty", "two topics", "delayed", "with a time"],
 )
 def test_batches_are_of_one_topic_and_not_delayed(group: Group, batch: list[Message]) -> None:
     """A batch that is empty, has two topics, or has a delayed message raises an error."""

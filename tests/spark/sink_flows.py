@@ -155,7 +155,7 @@ def closed_cluster_refuses_a_missing_topic(spark: SparkSession, world: World, _:
     topic = fresh("missing")
 
     with pytest.raises(Exception, match=rf"TOPIC_NOT_(FOUND|EXIST)(?s:.*){topic}"):
-        _write(spark.range(10).selectExpr("CAST(id AS string) AS body"), world, topic, sendTimeoutMs="5s")
+        _write(spark.range(10).selectExpr("CAST(id AS string) AS body"), world, topic, sendTimeoutMs="1s")
 
     assert world.route_names(topic) == ()
 

@@ -1,0 +1,338 @@
+"""Show a stream of orders through a broker and Spark, live."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ...errors import NoBrokerAvailable, OptionError, RocketMQError
+from ..command import Command, Parameter
+from ..connection import Wanted
+from ..demo.state import DemoState, Sums, show_state
+from ..parser import CONNECTION
+from ..session import Session
+
+if TYPE_CHECKING:
+    from ...cluster.cluster import Cluster
+    from ...cluster.settings import ClusterSettings
+    from ...model import MessageQueue
+    from ..demo.depths import Depths
+    from ..demo.orders import OrderFlow
+    from ..demo.process import SparkJob
+
+__all__ = ["COMMANDS"]
+
+_TICK_S = 0.25
+_START_S, _DRAIN_S, _ROUTE_S = 180.0, 60.0, 30.0
+"""Longest times until the first batch, until the last order is read, and until a new topic has a route."""
+_LEAST_S, _MOST_S = 1.0, 86_400.0
+_QUEUES = 2
+_DIES, _RETURNS = 0.25, 0.5
+"""The parts of the demo's time after which the embedded broker dies and returns."""
+_MORTAL = "broker-b"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The cluster of the demo, its topics, and what happens to the cluster on the way."""
+
+    name: str
+    options: dict[str, str]
+    settings: ClusterSettings
+    cluster: Cluster
+    orders: str
+    sums: str
+    last_words: str
+    """The state of the cluster after an interruption, in a sentence."""
+    next_steps: tuple[str, ...]
+    incidents: tuple[tuple[float, Callable[[], object]], ...] = ()
+    """Changes of the cluster, each after a part of the demo's time."""
+
+
+def _run(
+    session: Session, name_server: str | None, profile: str | None, option: tuple[str, ...], seconds: float
+) -> Iterator[DemoState]:
+    from ..demo.process import require_spark
+
+    if not _LEAST_S <= seconds <= _MOST_S:
+        raise OptionError("--seconds", f"{seconds:g}", "out of range", advice=f"give {_LEAST_S:g} to {_MOST_S:g}")
+    require_spark()
+    is_own = name_server is not None or profile is not None or bool(option)
+    return _perform(session, Wanted(name_server, profile, option) if is_own else None, seconds)
+
+
+def _perform(session: Session, wanted: Wanted | None, seconds: float) -> Iterator[DemoState]:
+    is_redrawn = session.screen.is_terminal and not session.screen.as_json
+    with _signals() as ended:
+        with (
+            _embedded() if wanted is None else _on_cluster(Session(wanted, session.screen)) as scene,
+            closing(_play(scene, seconds, ended)) as states,
+        ):
+            yield from states if is_redrawn else _news(states)
+        if ended.is_set():
+            raise KeyboardInterrupt(f"interrupted; {scene.last_words}")
+
+
+def _news(states: Iterable[DemoState]) -> Iterator[DemoState]:
+    """Yield the states that have another batch or note than the one before."""
+    last = None
+    for state in states:
+        if (state.batch, state.note) != last:
+            yield state
+        last = state.batch, state.note
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """Set an event at signals that end the demo, so that it can end all that it has started."""
+    ended = threading.Event()
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, lambda *_: ended.set()) for number in numbers]
+    try:
+        yield ended
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+# --- clusters --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _embedded() -> Iterator[Scene]:
+    """Start two brokers in this process; one of them dies on the way and returns."""
+    from broker_stub import StubCluster
+
+    from ...cluster.cluster import open_cluster
+    from ...options import parse_helper_options
+
+    with StubCluster(2, topics={"orders": _QUEUES, "sums": _QUEUES}) as stub:
+        options = {"nameServer": stub.name_server}
+        settings = parse_helper_options(options, env={}).cluster
+        yield Scene(
+            name=f"two embedded brokers, name server {stub.name_server}",
+            options=options,
+            settings=settings,
+            cluster=open_cluster(replace(settings, retries=0)),  # The table must not stand still.
+            orders="orders",
+            sums="sums",
+            last_words="the embedded brokers and Spark have ended",
+            next_steps=(
+                "pyspark-rocketmq stub --topic orders:4         # an embedded broker to try things on",
+                "pyspark-rocketmq demo --name-server HOST:9876  # the same on your own cluster",
+                "pyspark-rocketmq options                       # every option of format(\"rocketmq\")",
+            ),
+            incidents=(
+                (_DIES, lambda: stub.faults.broker_down(_MORTAL)),
+                (_RETURNS, lambda: stub.faults.broker_up(_MORTAL)),
+            ),
+        )  # fmt: skip
+
+
+@contextmanager
+def _on_cluster(session: Session) -> Iterator[Scene]:
+    """Make topics for the demo on the user's cluster, and remove them at the end."""
+    name = f"pyspark-rocketmq-demo-{secrets.token_hex(3)}"
+    orders, sums = f"{name}-orders", f"{name}-sums"
+    cluster, servers = session.cluster, ";".join(session.name_servers)
+    try:
+        for topic in (orders, sums):
+            _make_topic(cluster, topic)
+        yield Scene(
+            name=f"the cluster of {servers}",
+            options=session.raw_options,
+            settings=session.options.cluster,
+            cluster=cluster,
+            orders=orders,
+            sums=sums,
+            last_words="Spark has ended, and the demo's topics are removed",
+            next_steps=(
+                f"pyspark-rocketmq doctor --name-server '{servers}'       # check the cluster from here",
+                f"pyspark-rocketmq topics list --name-server '{servers}'  # topics to read with format(\"rocketmq\")",
+            ),
+        )
+    finally:
+        for topic in (orders, sums):
+            _remove_topic(session, topic)
+
+
+def _make_topic(cluster: Cluster, topic: str) -> None:
+    """Make a topic at all masters, and wait until name servers know it."""
+    from ...errors import TopicNotFound
+    from ...net.deadline import Deadline
+    from ...wire.bodies import TopicConfig
+
+    cluster.admin.create_topic(TopicConfig(topic_name=topic, read_queue_nums=_QUEUES, write_queue_nums=_QUEUES))
+    deadline = Deadline.after(_ROUTE_S)
+    while True:
+        try:
+            cluster.routes.route(topic)
+            return
+        except TopicNotFound:
+            if deadline.expired:
+                raise
+            time.sleep(_TICK_S)
+            cluster.routes.expire(topic)
+
+
+def _remove_topic(session: Session, topic: str) -> None:
+    from ...broker_errors import TopicNotExist
+
+    try:
+        session.cluster.admin.delete_topic(topic)
+    except TopicNotExist:
+        return
+    except RocketMQError as error:
+        session.screen.warn(f"the topic {topic} could not be removed; delete it yourself: {error}")
+
+
+# --- the demo --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Play:
+    """The course of the demo: it starts, runs for a time with its incidents, and ends when all orders are read."""
+
+    scene: Scene
+    flow: OrderFlow
+    seconds: float
+    begun_s: float
+    first_batch_s: float | None = None
+    drained_since_s: float | None = None
+    incidents: list[tuple[float, Callable[[], object]]] = field(default_factory=list)
+    is_over: bool = False
+
+    def advance(self, now_s: float, state: DemoState) -> None:
+        """Let happen what is due."""
+        if self.first_batch_s is None:
+            self._await_first_batch(now_s, state)
+            return
+        while self.incidents and now_s >= self.first_batch_s + self.incidents[0][0] * self.seconds:
+            with self.flow.between_sends:  # No order loses its answer, so none is stored twice.
+                self.incidents.pop(0)[1]()
+        if now_s >= self.first_batch_s + self.seconds:
+            self._drain(now_s, state)
+
+    def _await_first_batch(self, now_s: float, state: DemoState) -> None:
+        if state.total.orders:
+            self.first_batch_s = now_s
+            self.incidents = list(self.scene.incidents)
+        elif now_s > self.begun_s + _START_S:
+            what = f"Spark has read nothing within {_START_S:g} s"
+            raise RocketMQError(what, advice="--debug shows its log")
+
+    def _drain(self, now_s: float, state: DemoState) -> None:
+        if self.drained_since_s is None:
+            self.flow.stop()
+            self.drained_since_s = now_s
+        elif not state.lag and not state.is_bound:
+            self.is_over = True
+        elif now_s > self.drained_since_s + _DRAIN_S:
+            what = f"{state.lag} orders were not read within {_DRAIN_S:g} s after the last one was sent"
+            raise RocketMQError(what, advice="--debug shows Spark's log")
+
+    def describe(self, away: Sequence[str]) -> str:
+        """Return what happens now."""
+        if self.is_over:
+            return "done: every order that was sent is read"
+        if away:
+            return f"{', '.join(away)} has died; orders go elsewhere"
+        if self.flow.trouble:
+            return f"an order is sent again: {self.flow.trouble}"
+        if self.first_batch_s is None:
+            return "Spark is starting, orders are waiting"
+        if self.drained_since_s is not None:
+            return "no more orders; Spark reads the rest"
+        has_returned = self.scene.incidents and not self.incidents
+        return f"{_MORTAL} is back; Spark reads what it missed" if has_returned else "orders come, Spark sums them up"
+
+
+def _play(scene: Scene, seconds: float, ended: threading.Event) -> Generator[DemoState, None, None]:
+    """Yield the figures, time and again, until all orders are read or the demo is interrupted."""
+    from ..demo.depths import Depths
+    from ..demo.orders import OrderFlow
+    from ..demo.process import SparkJob
+
+    depths = Depths(scene.cluster, _queues(scene))
+    sums = Sums()
+    with (
+        tempfile.TemporaryDirectory(prefix="pyspark-rocketmq-", ignore_cleanup_errors=True) as directory,
+        OrderFlow(scene.settings, scene.orders) as flow,
+        closing(SparkJob(_settings(scene, directory))) as job,
+    ):
+        play = Play(scene, flow, seconds, begun_s=time.monotonic())
+        while not play.is_over and not ended.is_set():
+            now_s = time.monotonic()
+            _take_events(job, sums, now_s)
+            depths.count()
+            state = _state(play, sums, depths, now_s)
+            play.advance(now_s, state)
+            yield _state(play, sums, depths, now_s)
+            ended.wait(_TICK_S)
+
+
+def _queues(scene: Scene) -> list[MessageQueue]:
+    queues = [queue for topic in (scene.orders, scene.sums) for queue in scene.cluster.routes.route(topic).readable]
+    if not queues:
+        raise NoBrokerAvailable("no queue of the demo's topics may be read", advice="check the brokers' permissions")
+    return queues
+
+
+def _settings(scene: Scene, directory: str) -> dict[str, Any]:
+    return {"options": scene.options, "orders": scene.orders, "sums": scene.sums, "directory": directory}
+
+
+def _take_events(job: SparkJob, sums: Sums, now_s: float) -> None:
+    for event in job.take_events():
+        sums.add(event, now_s)
+
+
+def _state(play: Play, sums: Sums, depths: Depths, now_s: float) -> DemoState:
+    scene, total = play.scene, sums.total()
+    # A broker that is away may hold more than it told last, and Spark may have read that.
+    stored = max(depths.total(scene.orders), total.orders)
+    return DemoState(
+        brokers=scene.name,
+        batch=sums.batch,
+        window=sums.window,
+        shops=sums.rows(),
+        total=total,
+        sent=play.flow.sent,
+        stored=stored,
+        lag=stored - total.orders,
+        is_bound=bool(depths.away),
+        rate=sums.rate(now_s),
+        written=depths.total(scene.sums),
+        note=play.describe(depths.away),
+        next_steps=scene.next_steps if play.is_over else (),
+    )
+
+
+COMMANDS = (
+    Command(
+        "demo",
+        DemoState,
+        _run,
+        show_state,
+        parameters=(
+            Parameter("--seconds", "time from Spark's first batch to the last order", float, 10.0, metavar="SECONDS"),
+            *CONNECTION,
+        ),
+        details="Orders of four shops go to a topic; Spark sums them up by windows of five seconds, and writes the "
+        "sums to another topic. The table is redrawn as it grows; in a pipe, each batch is a line. Without a cluster "
+        "it has two embedded brokers of its own, one of which dies on the way and returns: nothing is lost. With "
+        "--name-server, --profile or -o it runs on your cluster, in topics of its own, which it removes at the end; "
+        "NAMESRV_ADDR does not count here. Needs PySpark (pip install 'pyspark-rocketmq[spark]') and Java 17. Ctrl-C "
+        "ends it at any time.",
+        examples=("pyspark-rocketmq demo", "pyspark-rocketmq demo --seconds 60 --name-server localhost:9876"),
+        connects=False,
+        is_stream=True,
+    ),
+)

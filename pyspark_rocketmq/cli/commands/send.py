@@ -1,0 +1,344 @@
+"""Send messages to a topic."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from ...errors import OptionError, RocketMQError, SendError
+from ..command import Command, Parameter
+from ..drafts import FORMATS, LINE_MEMBERS, Defaults, Draft, LineReader, draft_body, draft_file, draft_lines
+from ..values import Moment, moment
+from ..views import Text, View, show_count, show_time
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from ...client.producer import Producer
+    from ...cluster.messages import Receipt
+    from ...model import MessageQueue
+    from ..session import Session
+
+__all__ = ["COMMANDS"]
+
+GROUP = "pyspark-rocketmq-send"
+"""The producer group; nobody asks it anything, since the command begins no transactions."""
+_BATCH_BYTES, _BATCHED_BYTES = 512 * 1024, 16 * 1024
+"""Most bytes of a batch, and of a message that goes into one; larger messages go alone, compressed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A message that a broker has stored."""
+
+    place: str
+    """The place where the message was given, for example `line 3`."""
+    topic: str
+    broker: str
+    queue_id: int
+    offset: int | None
+    """The offset; null for a delayed message, which gets its offset when it is delivered."""
+    message_id: str
+    status: str
+    """SUCCESS; other statuses say that a flush or a replica's copy is missing."""
+    deliver_at: Moment | None
+    """The time before which the message is not delivered; null if it has none."""
+    delay_level: int | None
+
+
+def _run(session: Session, **values: Any) -> Iterator[Landed]:
+    portions = _portions(session, **values)
+    return _send_all(session, portions)
+
+
+def _portions(
+    session: Session,
+    topic: str,
+    body: tuple[str, ...],
+    file: str | None,
+    lines: str | None,
+    body_format: str,
+    tags: str,
+    key: tuple[str, ...],
+    property: tuple[str, ...],
+    queue: str | None,
+    delay_level: int,
+    deliver_at: str | None,
+) -> Iterator[list[Draft]]:
+    """Return the messages to be sent, as they come."""
+
+    def read_time(option: str, text: str) -> int:
+        return _read_time(option, text, session.now_ms())
+
+    deliver_at_ms = read_time("--deliver-at", deliver_at) if deliver_at is not None else 0
+    properties = dict(_split_property(each) for each in property)
+    defaults = Defaults(topic, body_format, tags, key, properties, queue, delay_level, deliver_at_ms)
+    if len([given for given in (body, file, lines) if given]) != 1:
+        raise OptionError("BODY", None, "not one source of messages", advice="give BODY, --file or --lines")
+    if lines is not None:
+        return draft_lines(LineReader(lines).portions(), defaults, read_time)
+    if file is not None:
+        return iter([[draft_file(file, defaults)]])
+    return iter([[draft_body(f"BODY {number}", text, defaults) for number, text in enumerate(body, 1)]])
+
+
+def _read_time(option: str, text: str, now_ms: int) -> int:
+    """Return a time in milliseconds since 1970; `+30m` is a time from now on."""
+    from ...options.values import OptionText, read_duration_ms, read_time_ms
+
+    if text.startswith("+"):
+        return now_ms + read_duration_ms(OptionText(option, text[1:]))
+    return read_time_ms(OptionText(option, text, now_ms))
+
+
+def _split_property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise OptionError("--property", text, "not of the form NAME=VALUE", advice="for example --property shop=Bergen")
+    return name, value
+
+
+# --- sending ---------------------------------------------------------------------------------------------------------
+
+
+class Progress:
+    """The number of messages that have landed, and the messages that are on their way."""
+
+    def __init__(self) -> None:
+        self.landed = 0
+        self.queues: set[MessageQueue] = set()
+        self.sending: Sequence[Draft] = ()
+
+    def __repr__(self) -> str:
+        return f"<Progress {self}>"
+
+    def __str__(self) -> str:
+        queues = f", in {show_count(len(self.queues), 'queue')}" if self.queues else ""
+        return f"{show_count(self.landed, 'message')} landed{queues}"
+
+    def describe_interruption(self) -> str:
+        """Return what is known when the command is interrupted."""
+        open_sends = f"; {name_places(self.sending)} may be stored, too" if self.sending else ""
+        return f"interrupted; {self}{open_sends}"
+
+
+def _send_all(session: Session, portions: Iterator[list[Draft]]) -> Iterator[Landed]:
+    from ...client import Producer, ProducerSettings
+
+    progress = Progress()
+    with (
+        _interruptible(progress),
+        _counting(progress),
+        Producer(session.options.cluster, ProducerSettings(group=GROUP)) as producer,
+    ):
+        sender = Sender(session, producer, progress)
+        for portion in portions:
+            for batch in _batches(portion):
+                yield from sender.send(batch)
+    if not session.screen.as_json:
+        session.screen.show([Text(str(progress))])
+
+
+@contextmanager
+def _interruptible(progress: Progress) -> Iterator[None]:
+    """Let Ctrl-C say what has landed, wherever it arrives."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt(progress.describe_interruption())
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _counting(progress: Progress) -> Iterator[None]:
+    """Add to an error how many messages landed before it."""
+    try:
+        yield
+    except RocketMQError as error:
+        error.what += f"; {progress} before" if progress.landed else "; nothing was stored before"
+        raise
+
+
+def _batches(drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
+    """Yield messages that can be sent together, in order."""
+    for (_topic, _queue, is_batched), run in groupby(drafts, _kind):
+        batch: list[Draft] = []
+        size = 0
+        for draft in run:
+            added = _size(draft)
+            if batch and (not is_batched or size + added > _BATCH_BYTES):
+                yield batch
+                batch, size = [], 0
+            batch.append(draft)
+            size += added
+        yield batch
+
+
+def _kind(draft: Draft) -> tuple[str, str | None, bool]:
+    message = draft.message
+    is_plain = not (message.delay_level or message.deliver_at_ms)
+    return message.topic, draft.queue, is_plain and _size(draft) <= _BATCHED_BYTES
+
+
+def _size(draft: Draft) -> int:
+    message = draft.message
+    texts = (message.tags, message.keys, *message.properties, *message.properties.values())
+    return len(message.body) + 4 * sum(map(len, texts))
+
+
+class Sender:
+    """Sends batches of messages with one producer, one after the other, so that queues store them in their order."""
+
+    def __init__(self, session: Session, producer: Producer, progress: Progress) -> None:
+        from ...net.host import local_host
+        from ...wire.message_id import UniqueIdMaker
+
+        self._session, self._producer, self._progress = session, producer, progress
+        self._ids = UniqueIdMaker(local_host(), os.getpid(), id(self), session.now_ms)
+        self._require_timers = cache(self._check_timers)
+        self._find_queue = cache(self._look_up_queue)
+
+    def __repr__(self) -> str:
+        return f"<Sender {self._progress}>"
+
+    def send(self, batch: Sequence[Draft]) -> list[Landed]:
+        """Store messages of one topic together, and return where they landed; raise if they did not."""
+        drafts = [each._replace(message=self._with_id(each)) for each in batch]
+        self._progress.sending = drafts
+        try:
+            receipt = self._store(drafts)
+        except RocketMQError as error:
+            raise explain(error, drafts) from None
+        landed = [_to_landed(draft, receipt, number) for number, draft in enumerate(drafts)]
+        self._progress.landed += len(landed)
+        self._progress.queues.add(receipt.queue)
+        self._progress.sending = ()
+        return landed
+
+    def _with_id(self, draft: Draft) -> Any:
+        return replace(draft.message, properties={**draft.message.properties, "UNIQ_KEY": self._ids.make()})
+
+    def _store(self, drafts: Sequence[Draft]) -> Receipt:
+        first = drafts[0]
+        queue = self._find_queue(first.message.topic, first.queue) if first.queue else None
+        if first.message.deliver_at_ms:
+            self._require_timers(first.message.topic)
+        if len(drafts) == 1:
+            return self._producer.send(first.message, queue)
+        return self._producer.send_batch([each.message for each in drafts], queue)
+
+    def _look_up_queue(self, topic: str, text: str) -> MessageQueue:
+        queues = self._session.cluster.writable.queues(topic)
+        for queue in queues:
+            if f"{queue.broker_name}/{queue.queue_id}" == text:
+                return queue
+        known = ", ".join(f"{each.broker_name}/{each.queue_id}" for each in queues[:8])
+        raise OptionError("--queue", text, f"topic {topic} has no such writable queue", advice=f"queues are: {known}")
+
+    def _check_timers(self, topic: str) -> None:
+        """Raise if brokers would deliver at once: those before 5.0, which do not know a request for topics."""
+        from ...broker_errors import RequestCodeNotSupported
+
+        try:
+            self._session.cluster.admin.fetch_topic_config(topic)
+        except RequestCodeNotSupported:
+            what = f"the brokers of topic {topic} are older than 5.0 and would deliver at once"
+            raise OptionError("--deliver-at", None, what, advice="give --delay-level") from None
+        except RocketMQError:
+            pass  # The send itself meets the same fault, or does not need what failed here.
+
+
+def explain(error: RocketMQError, drafts: Sequence[Draft]) -> RocketMQError:
+    """Return the cause of a failed send, with the messages and whether they may be stored all the same."""
+    is_unknown = isinstance(error, SendError) and bool(error.unknown)
+    cause = error.__cause__
+    if not (isinstance(error, SendError) and isinstance(cause, RocketMQError)):
+        cause = error
+    assert isinstance(cause, RocketMQError)
+    fate = "may be stored, or not" if is_unknown else "not stored"
+    cause.what = f"{name_places(drafts)}: {fate}: {cause.what}"
+    return cause.locate(topic=drafts[0].message.topic)
+
+
+def name_places(drafts: Sequence[Draft]) -> str:
+    """Return the places where messages were given."""
+    first, last = drafts[0].place, drafts[-1].place
+    return first if first == last else f"{first} to {last}"
+
+
+def _to_landed(draft: Draft, receipt: Receipt, number: int) -> Landed:
+    message, queue = draft.message, receipt.queue
+    is_delayed = bool(message.delay_level or message.deliver_at_ms)
+    return Landed(
+        draft.place,
+        queue.topic,
+        queue.broker_name,
+        queue.queue_id,
+        None if is_delayed else receipt.queue_offset + number,
+        message.properties["UNIQ_KEY"],
+        receipt.status.name,
+        moment(message.deliver_at_ms) if message.deliver_at_ms else None,
+        message.delay_level or None,
+    )
+
+
+def _show(landed: Landed) -> list[View]:
+    where = f"{landed.topic}/{landed.broker}/{landed.queue_id}"
+    if landed.delay_level:
+        where += f" · delay level {landed.delay_level}"
+    elif landed.deliver_at:
+        where += f" · not before {show_time(landed.deliver_at)}"
+    else:
+        where += f" @ {landed.offset}"
+    status = [] if landed.status == "SUCCESS" else [landed.status]
+    return [Text(" · ".join([where, *status, f"id {landed.message_id}"]))]
+
+
+COMMANDS = (
+    Command(
+        "send",
+        Landed,
+        _run,
+        _show,
+        parameters=(
+            Parameter("TOPIC", "topic", is_required=True),
+            Parameter("BODY", "bodies, each of them a message", is_repeatable=True),
+            Parameter("--file", "send the content of this file as one message", metavar="FILE"),
+            Parameter("--lines", "send a message for each line of JSON in this file; - is the standard input",
+                      metavar="FILE"),
+            Parameter("--body-format", "the form of BODY, and of lines that do not say it", str, "text",
+                      choices=FORMATS),
+            Parameter("--tags", "tag of the messages", str, "", metavar="TAG"),
+            Parameter("--key", "key by which the messages can be found", is_repeatable=True, metavar="KEY"),
+            Parameter("--property", "property of the messages", is_repeatable=True, metavar="NAME=VALUE"),
+            Parameter("--queue", "store them in this queue", metavar="BROKER/ID"),
+            Parameter("--delay-level", "deliver after the time of this level of the brokers, 1 to 18", int, 0,
+                      metavar="LEVEL"),
+            Parameter("--deliver-at", "deliver not before this time, or this long from now: +30m (brokers from 5.0)",
+                      metavar="TIME"),
+        ),
+        details="Prints where each message landed, and how many did. Messages without a queue go to the topic's queues "
+        "in turn, those that come together as a batch. Small messages are sent in batches, one batch after the other, "
+        "so that a queue stores them in their order. A line of JSON is an object with the members "
+        f"{', '.join(LINE_MEMBERS)}; what it leaves out is taken from the command line, and a body that is no string "
+        "is sent as JSON. At the first line that cannot be sent the command ends; it says how many messages landed "
+        "before. Ctrl-C does the same.",
+        examples=(
+            "pyspark-rocketmq send orders 'two lattes' 'one tea' --tags paid --key order-1",
+            "pyspark-rocketmq send orders 48656c6c6f --body-format hex --queue broker-a/0",
+            "pyspark-rocketmq send reminders 'call back' --deliver-at +1h",
+            "pyspark-rocketmq send orders --lines orders.jsonl",
+        ),
+        is_stream=True,
+    ),
+)  # fmt: skip

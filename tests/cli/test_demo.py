@@ -1,0 +1,216 @@
+"""Test the command `demo`: its figures, what is missing, Ctrl-C, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from pyspark_rocketmq.cli.demo.state import SHOPS, Sums
+from pyspark_rocketmq.cli.exits import Exit
+from tests.cli.fixtures import RunCommand
+from tests.cli.test_terminal import ESCAPE, PROGRAM, ROOT, SECONDS
+from tests.flows.world import until
+
+DEMO = [*PROGRAM, "demo"]
+
+
+def demo_environment(directory: Path, **more: str) -> dict[str, str]:
+    """Return the environment of a demo that keeps its files in a directory."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "NAMESRV_ADDR")}
+    return {**kept, "TMPDIR": str(directory), **more}
+
+
+def processes_of(directory: Path) -> list[str]:
+    """Return the command lines of processes that name a directory."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(directory) in words:
+            found.append(words.replace(b"\0", b" ").decode(errors="replace"))
+    return found
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_repeated_batch_counts_once() -> None:
+    """Sums are those that were told last, so a batch that is told twice changes nothing."""
+    sums = Sums()
+    for now_s, batch in ((0.0, 7), (1.0, 7), (2.0, 8)):
+        sums.add({"batch": batch, "sums": [[5_000, SHOPS[0], 3, 900], [0, SHOPS[1], 2, 100 * batch]]}, now_s)
+
+    total = sums.total()
+    assert (total.orders, total.cents, total.window_orders, total.window_cents) == (5, 1_700, 3, 900)
+    assert sums.window and sums.window.ms == 5_000
+
+
+def test_the_rate_is_that_of_the_last_seconds() -> None:
+    """The rate forgets what is older than five seconds."""
+    sums = Sums()
+    for second in range(20):
+        orders = 1_000 if second < 10 else 1_000 + 50 * (second - 9)
+        sums.add({"batch": second, "sums": [[0, SHOPS[0], orders, 0]]}, float(second))
+
+    assert sums.rate(19.0) == 50
+
+
+# --- what is missing -------------------------------------------------------------------------------------------------
+
+
+def test_missing_java_is_told(run_command: RunCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without Java the demo says where it looked and what to do, before it starts anything."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    ran = run_command("demo")
+
+    assert (ran.code, ran.out) == (Exit.FAILED, "")
+    assert f"there is no Java in JAVA_HOME ({tmp_path})" in ran.err and "Java 17" in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_old_java_is_told(run_command: RunCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A Java that is too old for Spark is refused with its release."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    assert "is of release 8; Spark needs Java 17" in run_command("demo").err
+
+
+def test_missing_pyspark_is_told(tmp_path: Path) -> None:
+    """Without PySpark the demo names the command that installs it."""
+    code = (
+        "import sys; sys.modules['pyspark'] = None; from pyspark_rocketmq.cli.main import main; print(main(['demo']))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT, env=demo_environment(tmp_path), capture_output=True, text=True, timeout=SECONDS, check=False,
+    )  # fmt: skip
+
+    assert (ran.returncode, ran.stdout) == (0, f"{int(Exit.FAILED)}\n")
+    assert "PySpark is not installed; pip install 'pyspark-rocketmq[spark]'" in ran.stderr
+
+
+def test_a_wrong_duration_is_told(run_command: RunCommand) -> None:
+    """A duration of nothing is refused."""
+    ran = run_command("demo", "--seconds", "0")
+
+    assert ran.code == Exit.USAGE and "--seconds = '0': out of range" in ran.err
+
+
+def test_an_unreachable_cluster_is_told(run_command: RunCommand, refusing_address: str) -> None:
+    """On a cluster that cannot be reached the demo starts no Spark, and says so in one line for each of its topics."""
+    ran = run_command("demo", "--name-server", refusing_address)
+
+    assert (ran.code, ran.out) == (Exit.UNREACHABLE, "")
+    assert ran.err.splitlines()[-1].startswith("[CONNECT] ")
+
+
+# --- with Spark ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+def test_a_run_in_a_pipe_adds_up(run_command: RunCommand, tmp_path: Path) -> None:
+    """Every state adds up; a broker dies and returns, and at the end every order that was sent is in a sum."""
+    directory = tmp_path / "demo"
+    directory.mkdir()
+    ran = subprocess.run(
+        [*DEMO, "--seconds", "2", "--json"],
+        cwd=ROOT, env=demo_environment(directory), capture_output=True, text=True, timeout=SECONDS * 3, check=False,
+    )  # fmt: skip
+    states = [json.loads(line) for line in ran.stdout.splitlines()]
+
+    assert (ran.returncode, ran.stderr) == (Exit.DONE, "")
+    schema = run_command("demo", "--schema").document
+    for state in states:
+        jsonschema.validate(state, schema)
+        require_sums(state)
+    notes = list(dict.fromkeys(state["note"] for state in states))
+    assert notes[0] == "Spark is starting, orders are waiting"
+    assert notes.index("broker-b has died; orders go elsewhere") < notes.index(
+        "broker-b is back; Spark reads what it missed"
+    )
+    last = states[-1]
+    assert notes[-1] == last["note"] == "done: every order that was sent is read"
+    assert last["sent"] == last["stored"] == last["total"]["orders"] > 0 and last["written"] > 0
+    assert last["nextSteps"] and not any(state["nextSteps"] for state in states[:-1])
+    assert (processes_of(directory), list(directory.iterdir())) == ([], [])
+
+
+def require_sums(state: Any) -> None:
+    """Check that the rows of a state add up to its total, and that what is stored is read or waits."""
+    for figure in ("windowOrders", "windowCents", "orders", "cents"):
+        assert sum(row[figure] for row in state["shops"]) == state["total"][figure]
+    assert state["stored"] == state["total"]["orders"] + state["lag"]
+
+
+class Shown:
+    """A demo on a terminal of 80 columns, and what it has written there."""
+
+    def __init__(self, directory: Path) -> None:
+        self._terminal, theirs = pty.openpty()
+        environment = demo_environment(directory, COLUMNS="80", TERM="xterm-256color")
+        self.process = subprocess.Popen(DEMO, cwd=ROOT, env=environment, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        self.text = ""
+
+    def wait_for(self, text: str) -> None:
+        """Read until a text is shown, or the demo ends."""
+        deadline = time.monotonic() + 2 * SECONDS
+        while text not in self.text and select.select([self._terminal], [], [], max(0, deadline - time.monotonic()))[0]:
+            try:
+                part = os.read(self._terminal, 65_536)
+            except OSError:  # The other side is closed.
+                return
+            self.text += part.decode(errors="replace").replace("\r\n", "\n")
+
+    def close(self) -> None:
+        """End the demo if a test has left it."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._terminal)
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Iterator[Shown]:
+    """A demo on a terminal."""
+    made = Shown(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("moment", ["Spark is starting", "batch 0"])
+def test_an_interruption_is_one_line_and_leaves_nothing(shown: Shown, tmp_path: Path, moment: str) -> None:
+    """Ctrl-C ends the demo at any time: the table stays, one line follows, and no process and no file is left."""
+    shown.wait_for(moment)
+    shown.process.send_signal(signal.SIGINT)
+    shown.wait_for("\0")
+
+    assert shown.process.wait(SECONDS) == Exit.INTERRUPTED
+    last = ESCAPE.sub("", shown.text).split("\x1b[J")[-1]
+    table, said = last.split("\n\ninterrupted; ")
+    assert said == "the embedded brokers and Spark have ended\n"
+    lines = [line for line in table.splitlines() if line.strip()]
+    assert lines[0].startswith("Orders by shop, in ") and max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines[3:8]] == [*SHOPS, "total"]
+    until(lambda: not processes_of(tmp_path), "Spark's processes have ended")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,260 @@
+"""Test the command `translate`: its tables, its ways to read options, and what it shows of secrets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_rocketmq.cli.exits import Exit
+from pyspark_rocketmq.cli.translation.rules import Rule
+from pyspark_rocketmq.cli.translation.translate import PRODUCTS, is_secret
+from pyspark_rocketmq.options import parse_reader_options, parse_writer_options
+from pyspark_rocketmq.options.keys import find_option
+from tests.cli.fixtures import RunCommand
+
+EVERY = [
+    (f"{product.name} {use} {rule.names[0]}", rule, use)
+    for product in PRODUCTS.values()
+    for use, rules in (("S", product.reads), ("W", product.writes))
+    for rule in rules
+]
+RULES = [pytest.param(rule, use, id=name) for name, rule, use in EVERY]
+CONVERTING = [pytest.param(rule, use, id=name) for name, rule, use in EVERY if rule.convert]
+VALUES = {
+    "kafka.security.protocol": "SSL",
+    "kafka.compression.type": "zstd",
+    "assign": '{"orders": [0]}',
+    "startingOffsetsByTimestamp": '{"orders": {"0": 5}}',
+    "endingOffsetsByTimestamp": '{"orders": {"0": 5}}',
+    "startingOffsets": "latest",
+    "endingOffsets": "latest",
+    "consumer.offset.reset.to": "earliest",
+    "scanStartupMode": "earliest",
+    "consumer.messages.orderly": "true",
+    "startTime": "2026-01-31 00:00:00",
+    "endTime": "2026-01-31 00:00:00",
+    "rocketmq.source.startup.offset.date": "2026-01-31 00:00:00",
+    "rocketmq.sink.delivery.guarantee": "AT_LEAST_ONCE",
+    "rocketmq.source.offset.commit.auto": "false",
+    "startMessageOffset": "-1",
+}
+"""Values of options that do not take a number."""
+
+
+def translate(run: RunCommand, *words: str) -> Any:
+    """Return the only job of a translation."""
+    ran = run("translate", *words, "--json")
+    assert (ran.code, ran.err) == (Exit.DONE, "")
+    [job] = ran.document["jobs"]
+    return job
+
+
+def fates(job: Any) -> dict[str, str]:
+    """Return the fate of each option."""
+    return {note["theirs"]: note["fate"] for note in job["notes"]}
+
+
+@pytest.mark.parametrize(("rule", "use"), RULES)
+def test_every_rule_leads_to_an_option_or_tells_why_not(rule: Rule, use: str) -> None:
+    """A rule names an option that is built and is for this use, or says why there is no counterpart."""
+    if rule.ours is None:
+        assert rule.note and rule.convert is None
+        return
+    found = find_option(rule.ours, use)
+    assert found and found.option.name == rule.ours and not found.option.is_planned
+    assert {use, "B"} & set(found.option.use) if use == "S" else use in found.option.use
+    assert found.option.secret == rule.is_secret or rule.ours == "accessKey"
+
+
+@pytest.mark.parametrize(("rule", "use"), CONVERTING)
+def test_every_conversion_makes_values_that_are_accepted(rule: Rule, use: str) -> None:
+    """A converted value is accepted by the option that gets it."""
+    assert rule.convert
+    given = {"timezone": "GMT+8", "rocketmq.client.timezone": "Asia/Shanghai"}
+    options = dict(rule.convert(VALUES.get(rule.names[0], "5000"), given))
+    base = {"nameServer": "n:9876", "subscribe": "orders", "consumerGroup": "g"}
+
+    if use == "W":
+        parse_writer_options({"nameServer": "n:9876", "topic": "orders", **options}, env={})
+    else:
+        is_batch = any(name.startswith("ending") for name in options) or options.get("startingOffsetsByTimestamp")
+        parse_reader_options({**base, **options}, stream=not is_batch, env={})
+
+
+@pytest.mark.parametrize("product", PRODUCTS.values(), ids=lambda product: product.name)
+def test_no_option_has_two_rules(product: Any) -> None:
+    """Each name has one rule for reads and one for writes."""
+    for rules in (product.reads, product.writes):
+        names = [name.lower() for rule in rules for name in rule.names]
+        assert sorted(set(names)) == sorted(names)
+
+
+def test_a_read_from_kafka(run_command: RunCommand) -> None:
+    """A read from Kafka keeps its columns, its topics and limits; offsets of partitions are left out with a reason."""
+    job = translate(
+        run_command,
+        "kafka.bootstrap.servers=broker:9092",
+        "subscribe=orders",
+        'startingOffsets={"orders": {"0": 23}}',
+        "maxOffsetsPerTrigger=1000",
+        "kafka.group.id=billing",
+        "kafka.max.poll.records=5000",
+        "kafka.sasl.jaas.config=password=hidden",
+        "kafka.fetch.min.bytes=1",
+        "color=blue",
+    )
+
+    assert job["options"] == {
+        "rowLayout": "kafka",
+        "nameServer": "NAME_SERVER:9876",
+        "subscribe": "orders",
+        "maxOffsetsPerTrigger": "1000",
+        "consumerGroup": "billing",
+        "pullBatchSize": "1024",
+    }
+    assert fates(job) == {
+        "kafka.bootstrap.servers": "translated",
+        "subscribe": "same",
+        "startingOffsets": "dropped",
+        "maxOffsetsPerTrigger": "same",
+        "kafka.group.id": "translated",
+        "kafka.max.poll.records": "translated",
+        "kafka.sasl.jaas.config": "dropped",
+        "kafka.fetch.min.bytes": "dropped",
+        "color": "unknown",
+    }
+    notes = {note["theirs"]: note for note in job["notes"]}
+    assert "startingTimestamp" in notes["startingOffsets"]["note"]
+    assert notes["kafka.sasl.jaas.config"]["value"] == notes["color"]["value"] == "***"
+    assert '.option("pullBatchSize", "1024")' in job["program"]
+    assert not any("to be settled" in remark for remark in job["remarks"])
+
+
+def test_a_program_with_a_read_and_a_write(run_command: RunCommand, tmp_path: Path) -> None:
+    """Reads and writes of a program are translated each; other formats are named, expressions stay."""
+    (tmp_path / "job.py").write_text(
+        '''
+        orders = (spark.readStream
+            .format("kafka")
+            .option("kafka.bootstrap.servers", SERVERS)
+            .option("subscribe", ",".join(topics))
+            .option("startingOffsets", """earliest""")
+            .options(failOnDataLoss=False, minPartitions="8")
+            .load())
+        orders.write.format("parquet").option("path", "/tmp/(x").save()
+        (orders.writeStream.format("kafka").options(**{"kafka.bootstrap.servers": "b:9092", 'topic': 'sums'})
+            .option("kafka.acks", "all").option("checkpointLocation", path).start())
+        '''
+    )
+    ran = run_command("translate", "--file", "job.py", "--json")
+    read, write = ran.document["jobs"]
+
+    assert (read["use"], write["use"]) == ("readStream", "writeStream")
+    assert read["options"] == {
+        "rowLayout": "kafka",
+        "nameServer": "NAME_SERVER:9876",
+        "subscribe": '",".join(topics)',
+        "startingOffsets": "earliest",
+        "failOnDataLoss": "false",
+        "minPartitions": "8",
+    }
+    assert '.option("subscribe", ",".join(topics))' in read["program"]
+    assert write["options"] == {"nameServer": "NAME_SERVER:9876", "topic": "sums"}
+    assert fates(write)["kafka.acks"] == "dropped"
+    assert ran.document["skipped"] == ["parquet"]
+
+
+def test_rocketmq_spark(run_command: RunCommand, tmp_path: Path) -> None:
+    """Options of rocketmq-spark keep their offsets; both of its sets of names are known."""
+    offsets = '{"orders":{"broker-a":{"0":23,"1":-1}}}'
+    (tmp_path / "job.properties").write_text(
+        f"# a job\nnameServer = n:9876\ntopic: orders\nsubExpression=new || paid\nstartingOffsets={offsets}\n"
+    )
+    job = translate(run_command, "--file", "job.properties", "--from", "rocketmq-spark")
+    receiver = translate(run_command, "nameserver.addr=n:9876", "consumer.topic=orders", "spout.queue.size=5")
+
+    assert job["options"] == {
+        "nameServer": "n:9876",
+        "subscribe": "orders",
+        "tags": "new || paid",
+        "startingOffsets": offsets,
+    }
+    assert receiver["product"] == "rocketmq-spark" and fates(receiver)["spout.queue.size"] == "dropped"
+
+
+def test_rocketmq_flink(run_command: RunCommand, tmp_path: Path) -> None:
+    """A table in Flink's SQL becomes a read; its times get their zone, its secret is not shown."""
+    (tmp_path / "table.sql").write_text(
+        """CREATE TABLE orders (id BIGINT) WITH (
+          'connector' = 'rocketmq', 'topic' = 'orders;refunds', 'consumerGroup' = 'billing',
+          'nameServerAddress' = 'n:9876', 'startTime' = '2026-01-31 08:00:00', 'timeZone' = 'GMT+8',
+          'accessKey' = 'me', 'secretKey' = 'tell''nobody', 'fieldDelimiter' = ')');"""
+    )
+    ran = run_command("translate", "--file", "table.sql", "--json")
+    [job] = ran.document["jobs"]
+
+    assert (job["product"], fates(job)["fieldDelimiter"]) == ("rocketmq-flink", "dropped")
+    assert job["options"] == {
+        "subscribe": "orders,refunds",
+        "consumerGroup": "billing",
+        "nameServer": "n:9876",
+        "startingTimestamp": "2026-01-31T08:00:00+08:00",
+        "accessKey": "me",
+        "secretKey": "***",
+    }
+    assert "nobody" not in ran.out and "credentialsFile" in job["program"]
+
+
+def test_options_as_json(run_command: RunCommand, tmp_path: Path) -> None:
+    """A JSON object of options is read; what our own check complains of is told."""
+    given = {"kafka.bootstrap.servers": "b:9092", "subscribe": "orders", "minPartitions": 0}
+    (tmp_path / "options.json").write_text(json.dumps(given))
+
+    job = translate(run_command, "--file", "options.json", "--use", "read")
+
+    assert job["use"] == "read" and "spark.read.format" in job["program"]
+    assert any("still to be settled: [OPTION_VALUE] minPartitions" in remark for remark in job["remarks"])
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([], "give NAME=VALUE words, or --file"),
+        (["subscribe=a", "--file", "x"], "give NAME=VALUE words, or --file"),
+        (["tell-nobody"], "a word of another form"),
+        (["--file", "nowhere"], "unreadable: No such file"),
+        (["--file", "empty"], "no options"),
+        (["--file", "broken.json"], "not standard JSON"),
+        (["--file", "parquet.py"], "only formats of no connector known here: parquet"),
+        (["color=blue"], "the options do not tell which connector they are of"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_told(run_command: RunCommand, tmp_path: Path, words: list[str], complaint: str) -> None:
+    """A command line or file without options is explained in one line, which shows no value."""
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "broken.json").write_text('{"secretKey": "tell-nobody", }')
+    (tmp_path / "parquet.py").write_text('spark.read.format("parquet").option("path", "/x").load()')
+
+    ran = run_command("translate", *words)
+
+    assert (ran.code, ran.out) == (Exit.USAGE, "") and complaint in ran.err
+    assert ran.err.count("\n") == 1 and "tell-nobody" not in ran.err
+
+
+def test_people_see_a_table_and_a_program(run_command: RunCommand) -> None:
+    """Without `--json` each option is a row, followed by the program and the remarks."""
+    out = run_command("translate", "kafka.bootstrap.servers=b:9092", "subscribe=orders").out
+
+    assert "Spark's Kafka source and sink" in out and "nameServer=NAME_SERVER:9876" in out
+    assert 'spark.readStream.format("rocketmq")\n    .option("rowLayout", "kafka")\n' in out
+    assert "\n- a checkpoint of a Kafka query cannot go on here" in out
+
+
+@pytest.mark.parametrize("name", ["secretKey", "kafka.ssl.key.password", "kafka.sasl.jaas.config", "securityToken"])
+def test_names_of_secrets_are_known(name: str) -> None:
+    """A value is secret if its option's name says so."""
+    assert is_secret(name)
