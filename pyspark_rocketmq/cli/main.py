@@ -29,6 +29,8 @@ __all__ = ["main"]
 
 _NEEDED = ("click", "rich")
 _MOST_WARNINGS = 1000
+_REPORTED = "pyspark_rocketmq.client."
+"""The room whose retries are not told: commands that use it tell the outcome of each message themselves."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -209,7 +211,7 @@ class _Warnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Show a warning unless the same was shown before."""
         text = record.getMessage()
-        if text not in self._shown:
+        if text not in self._shown and not record.name.startswith(_REPORTED):
             if len(self._shown) == _MOST_WARNINGS:
                 self._shown.clear()
             self._shown.add(text)
