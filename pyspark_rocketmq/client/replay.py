@@ -147,7 +147,8 @@ def replay_letters(
 ) -> ReplayReport:
     """Replay dead letters, and return the report; without `apply` only read them, and write nothing.
 
-    `told` gets the report after each group of letters, `warn` a line about each loss.
+    `told` gets the report after each group of letters; if it raises, the replay ends there. `warn` gets a line about
+    each loss.
     """
     if not apply:
         return _Replay(cluster, settings, None, History.read(audit), warn, told).run()
@@ -252,6 +253,8 @@ class _Replay:
             due = list(self._choose(letters))
             for first in range(0, len(due), self._group_size):
                 self._send(due[first : first + self._group_size])
+                self._told(self._report)
+            if not due:
                 self._told(self._report)
 
     @property

@@ -349,6 +349,24 @@ def test_a_broker_that_is_away_ends_the_replay(audit: Path) -> None:
         assert report.sent_count == 1 and [each.body for each in revived(stub)] == [b"first", b"a"]
 
 
+@pytest.mark.slow
+def test_letters_of_a_broker_that_goes_away_are_not_gone(audit: Path) -> None:
+    """If the letters' broker goes away while it is read, the replay ends; the next one sends the rest."""
+    with StubCluster(2, topics={}) as stub:
+        stub.put(TOPIC, b"first", broker="broker-b")
+        for number in range(100):
+            stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, broker="broker-a", queue_id=0)
+        stub.put(DEAD, b"another", properties={"RETRY_TOPIC": TOPIC}, broker="broker-b")
+        with pytest.raises(RocketMQError):
+            replay(stub, audit, told=lambda report: stub.faults.broker_down("broker-a"), timeout_s=0.3)
+        first = len(stub.messages(TOPIC))
+        stub.faults.broker_up("broker-a")
+        report = replay(stub, audit)
+
+        assert (first, report.sent_count, report.gone_count) == (65, 37, 0)
+        assert lines(audit, "gone") == []
+
+
 # --- losses ----------------------------------------------------------------------------------------------------------
 
 

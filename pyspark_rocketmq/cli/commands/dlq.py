@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ...errors import MOST_TEXT, OptionError, RocketMQError, shown
 from ...model import MessageQueue, QueueBounds, QueueRange
@@ -273,9 +274,10 @@ def _replay(
     if apply:
         session.screen.warn(f"audit file: {path}")
     try:
-        report = replay_letters(
-            session.cluster, settings, path, apply=apply, told=progress.tell, warn=session.screen.warn
-        )
+        with progress:
+            report = replay_letters(
+                session.cluster, settings, path, apply=apply, told=progress.tell, warn=session.screen.warn
+            )
     except RocketMQError as error:
         if apply and not isinstance(error, OptionError):
             error.advice = "; ".join(filter(None, (error.advice, progress.way_on)))
@@ -286,17 +288,35 @@ def _replay(
 
 
 class _Progress:
-    """Says from time to time how many letters were sent."""
+    """Says from time to time how many letters were sent, and ends the replay after Ctrl-C.
+
+    The first Ctrl-C lets the letters in flight land, so that their landing is recorded; a second one does not wait.
+    """
 
     def __init__(self, session: Session, command: str) -> None:
         self._session = session
         self._command = command
         self._due = time.monotonic() + _PROGRESS_S
         self._sent = 0
+        self._is_interrupted = False
+        self._before: Any = signal.SIG_DFL
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        self._is_interrupted = True
+        signal.signal(signal.SIGINT, self._before)
 
     def tell(self, report: ReplayReport) -> None:
-        """Write a line if the last one is some time ago."""
+        """Write a line if the last one is some time ago; raise `KeyboardInterrupt` after Ctrl-C."""
         self._sent = report.sent_count
+        if self._is_interrupted:
+            raise KeyboardInterrupt
         if time.monotonic() >= self._due:
             self._session.screen.warn(str(report))
             self._due = time.monotonic() + _PROGRESS_S
