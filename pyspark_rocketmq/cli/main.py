@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -215,7 +215,8 @@ class _Warnings(logging.Handler):
             if len(self._shown) == _MOST_WARNINGS:
                 self._shown.clear()
             self._shown.add(text)
-            self._screen.warn(text)
+            with suppress(OSError):  # The thread that logs is not the one to notice a closed stderr.
+                self._screen.warn(text)
 
 
 def _discard_if_closed(stream: Any) -> None:
