@@ -280,7 +280,7 @@ def _replay(
             )
     except RocketMQError as error:
         if apply and not isinstance(error, OptionError):
-            error.advice = "; ".join(filter(None, (error.advice, progress.way_on)))
+            session.screen.warn(progress.way_on)
         raise
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; {progress.way_on}" if apply else "") from None
@@ -297,7 +297,6 @@ class _Progress:
         self._session = session
         self._command = command
         self._due = time.monotonic() + _PROGRESS_S
-        self._sent = 0
         self._is_interrupted = False
         self._before: Any = signal.SIG_DFL
 
@@ -314,7 +313,6 @@ class _Progress:
 
     def tell(self, report: ReplayReport) -> None:
         """Write a line if the last one is some time ago; raise `KeyboardInterrupt` after Ctrl-C."""
-        self._sent = report.sent_count
         if self._is_interrupted:
             raise KeyboardInterrupt
         if time.monotonic() >= self._due:
@@ -323,8 +321,8 @@ class _Progress:
 
     @property
     def way_on(self) -> str:
-        """The number of letters that were sent, and the command that goes on."""
-        return f"{self._sent} letters were sent; go on with: {self._command}"
+        """The command that goes on."""
+        return f"the audit file has what was sent; go on with: {self._command}"
 
 
 def _resume_command(session: Session, settings: ReplaySettings, path: Path) -> str:
