@@ -256,10 +256,14 @@ def _require_sendable(place: str, message: Message) -> None:
 
 
 class LineReader:
-    """Reads lines in a thread, so that those which have come can be sent while others are waited for."""
+    """Reads lines in a thread, so that those which have come can be sent while others are waited for.
+
+    The lines of a file need no waiting, so they come in full portions.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._is_file = path != STDIN and Path(path).is_file()
         self._lines: Queue[bytes | RocketMQError | None] = Queue(MOST_PORTION)
         """Lines; an error or None is the end."""
         self._is_over = False
@@ -281,7 +285,7 @@ class LineReader:
         lines: list[bytes] = []
         while len(lines) < MOST_PORTION and not self._is_over:
             try:
-                line = self._lines.get(block=not lines)
+                line = self._lines.get(block=self._is_file or not lines)
             except Empty:
                 break
             if isinstance(line, bytes):

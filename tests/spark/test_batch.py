@@ -48,12 +48,9 @@ def test_rows_are_the_messages_in_the_order_of_their_queues(spark: SparkSession,
 
 
 def test_a_topic_without_messages_has_no_rows(spark: SparkSession, stub: StubBroker) -> None:
-    """A batch read of a topic without messages, or of a time without any, is an empty DataFrame with its columns."""
+    """A batch read of a topic without messages is an empty DataFrame, as a whole and when it is counted."""
     empty = batch(spark, stub)
-    assert empty.collect() == [] and "body" in empty.columns
-    stub.put(TOPIC, b"a", store_timestamp=1000)
-    later = {"startingTimestamp": "2000", "startingOffsetsByTimestampStrategy": "latest"}
-    assert batch(spark, stub, **later).count() == 0
+    assert empty.collect() == [] and empty.count() == 0
 
 
 def test_times_are_instants(spark: SparkSession, stub: StubBroker) -> None:
