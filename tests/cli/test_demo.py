@@ -198,7 +198,7 @@ def shown(tmp_path: Path) -> Iterator[Shown]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("moment", ["Spark is starting", "batch 0"])
+@pytest.mark.parametrize("moment", ["Spark is starting", pytest.param("batch 0", marks=pytest.mark.slow)])
 def test_an_interruption_is_one_line_and_leaves_nothing(shown: Shown, tmp_path: Path, moment: str) -> None:
     """Ctrl-C ends the demo at any time: the table stays, one line follows, and no process and no file is left."""
     shown.wait_for(moment)
