@@ -23,7 +23,7 @@ COMPAT ?= $(sort $(basename $(notdir $(wildcard conf/pyspark/*.txt))))
 COMPAT_TESTS := tests/spark/test_session.py tests/spark/test_batch.py tests/spark/test_stream.py
 # Parts of `make bench`, each a file of tests/bench. BENCH_MESSAGES and BENCH_ROUNDS scale them. The part `sink` has a
 # broker of its own, so it is first: then the broker of the other parts does not run yet.
-BENCH ?= sink memory single disk decoder push triggers planning stub core
+BENCH ?= sink memory single disk decoder push triggers planning monitor stub core
 KAFKA ?=
 # Parts that compare with Kafka: reading, and writing if BENCH has the part `sink`, then without reading if it is alone.
 KAFKA_BENCH = $(if $(filter-out sink,$(BENCH)),kafka) $(if $(filter sink,$(BENCH)),kafka_sink)

@@ -52,6 +52,8 @@ class Dispatcher(Generic[S]):
         request = ClientRequest(command, channel, fault.reply_fault if fault else None)
         result = fault.make_response() if fault and fault.make_response else self._handle(request)
         if result is not None and result is not HELD:
+            if fault and fault.status is not None and result.code == ResponseCode.SUCCESS:
+                result.code = fault.status
             request.reply(result)
 
     def header_type(self, request: Command) -> HeaderType:

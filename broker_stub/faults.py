@@ -60,6 +60,8 @@ class Fault:
     """Number of times that the fault will still happen; None: without limit."""
     reply_fault: ReplyFault | None = None
     make_response: Callable[[], Command] | None = None
+    status: int | None = None
+    """The code of a response that would have the code SUCCESS."""
     fired: int = field(default=0)
     """Number of times that the fault has happened."""
 
@@ -168,6 +170,13 @@ class Faults:
         """Script a fault: respond that the client must slow down, instead of carrying out the request."""
         return self.answer(ResponseCode.FLOW_CONTROL, "flow control", **when)
 
+    def status(self, code: int, **when: Unpack[FaultTarget]) -> Fault:
+        """Script a fault: carry out the request, but respond with this code instead of SUCCESS.
+
+        So a broker says, for example, that it has stored a message and its replica has not (`FLUSH_SLAVE_TIMEOUT`).
+        """
+        return self._add(f"status {code}", _forbid_proxy(when), status=code)
+
     def delay(self, ms: int, **when: Unpack[FaultTarget]) -> Fault:
         """Script a fault: carry out the request at once, but send the response `ms` later, by the stub's clock."""
         return self._add(f"delay by {ms} ms", when, ReplyFault(delay_ms=ms))
@@ -185,11 +194,11 @@ class Faults:
 
     def half_close(self, **when: Unpack[FaultTarget]) -> Fault:
         """Script a fault: carry out the request, but send nothing more on its connection; go on reading from it."""
-        return self._add("half-close", _require_socket(when), ReplyFault(half_close=True))
+        return self._add("half-close", _forbid_proxy(when), ReplyFault(half_close=True))
 
     def trickle(self, **when: Unpack[FaultTarget]) -> Fault:
         """Script a fault: carry out the request, but send the response one byte at a time."""
-        return self._add("trickle the reply", _require_socket(when), ReplyFault(trickle=True))
+        return self._add("trickle the reply", _forbid_proxy(when), ReplyFault(trickle=True))
 
     def _add(
         self,
@@ -197,8 +206,9 @@ class Faults:
         when: FaultTarget,
         reply_fault: ReplyFault | None = None,
         make_response: Callable[[], Command] | None = None,
+        status: int | None = None,
     ) -> Fault:
-        fault = Fault(what, when.get("on"), when.get("at"), when.get("times", 1), reply_fault, make_response)
+        fault = Fault(what, when.get("on"), when.get("at"), when.get("times", 1), reply_fault, make_response, status)
         return self._control.run(lambda: self._script.add(fault))
 
     # --- faults of brokers -------------------------------------------------------------------------------------------
@@ -214,6 +224,10 @@ class Faults:
     def broker_up(self, broker: str | None = None, broker_id: int | None = None) -> None:
         """Start crashed broker processes again at their old addresses, with their old messages and offsets."""
         self._act_on_brokers(broker, self._bring_up, broker_id)
+
+    def forget_members(self, group: str, broker: str | None = None) -> None:
+        """Make brokers forget the members of a group until their next heartbeats, as a restart does."""
+        self._act_on_brokers(broker, lambda broker: broker.consumer_groups.forget(group))
 
     def slave_lag(self, messages: int, broker: str | None = None) -> None:
         """Make slaves lag behind their master by this number of messages in each queue."""
@@ -254,12 +268,9 @@ class Faults:
         self._control.run(reset)
 
 
-def _require_socket(when: FaultTarget) -> FaultTarget:
-    """Return the target of a fault that acts on single bytes; raise OptionError if the target is the gRPC proxy.
-
-    The gRPC proxy sends whole messages only.
-    """
+def _forbid_proxy(when: FaultTarget) -> FaultTarget:
+    """Return the target of a fault that acts on bytes or statuses; raise OptionError if that is the gRPC proxy."""
     if when.get("at") == PROXY:
         advice = "use answer, delay, drop_reply or cut_reply"
-        raise OptionError("at", PROXY, "the gRPC proxy sends whole messages", advice=advice)
+        raise OptionError("at", PROXY, "the gRPC proxy sends whole messages and no statuses", advice=advice)
     return when

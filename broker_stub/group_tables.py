@@ -216,6 +216,10 @@ class ConsumerGroups:
                 if group.message_model != BROADCASTING:
                     self._notify(group)
 
+    def forget(self, group_name: str) -> None:
+        """Drop a group's members and subscriptions without a notification."""
+        self.table.pop(group_name, None)
+
     def topics_of(self, group_name: str) -> list[str]:
         """Return the topics that a group subscribes to; none if it has no members."""
         return list(self.table[group_name].subscriptions) if group_name in self.table else []

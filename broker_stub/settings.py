@@ -29,6 +29,8 @@ class Settings:
     """Whether the first message of a queue counts as in memory, so that a group without an offset starts at 0."""
     long_polling: bool = True
     max_message_bytes: int = 4 * 1024 * 1024
+    max_messages_per_query: int = 64
+    """The most messages that a query by key returns, whatever limit the request has."""
     lock_lease_ms: int = 60_000
     client_expiry_ms: int = 120_000
     transaction_timeout_ms: int = 6_000

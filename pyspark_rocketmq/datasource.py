@@ -61,19 +61,19 @@ class RocketMQDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer for `df.write`, for which the queues of its topic are listed."""
         from .sink.identity import new_batch
-        from .sink.plan import WritePlan, freeze
+        from .sink.plan import freeze, make_plan
         from .sink.writers import BatchWriter
 
         options = self._writer_options(schema, overwrite)
-        plan = WritePlan(options, "deliverTimeMs" in schema.names, options.batch or new_batch())
+        plan = make_plan(options, schema.names, options.batch or new_batch())
         return BatchWriter(freeze(plan))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of one batch for `df.writeStream`."""
-        from .sink.plan import WritePlan
+        from .sink.plan import make_plan
         from .sink.writers import StreamWriter
 
-        return StreamWriter(WritePlan(self._writer_options(schema, overwrite), "deliverTimeMs" in schema.names))
+        return StreamWriter(make_plan(self._writer_options(schema, overwrite), schema.names))
 
     def _writer_options(self, schema: StructType, overwrite: bool) -> WriterOptions:
         """Return the parsed options for a DataFrame with this schema; raise if it cannot be written."""

@@ -212,6 +212,8 @@ class RequestTimeout(TransportError, TimeoutError):
     """A response that did not arrive before the deadline; the request may have been carried out."""
 
     code = "REQUEST_TIMEOUT"
+    is_silent = False
+    """Whether its connection has brought no byte at all since the request was sent, as if the server stood still."""
 
 
 class RouteError(RocketMQError):
@@ -357,7 +359,7 @@ class ColumnError(RocketMQError, ValueError):
 
 
 class WriteError(RocketMQError):
-    """A Spark task that could not write all its rows; the numbers are of the rows that it had taken by then."""
+    """A Spark task that could not write all its rows; the numbers add up to the rows that it had taken by then."""
 
     code = "SINK_WRITE"
 
@@ -368,12 +370,17 @@ class WriteError(RocketMQError):
         landed: int = 0,
         failed: int = 0,
         unknown: int = 0,
+        dead_letters: int = 0,
+        dropped: int = 0,
         advice: str = "",
         **where: Unpack[Where],
     ) -> None:
         counts = f"{landed} rows of the task landed, {failed} did not, {unknown} may have"
+        counts += f", {dead_letters} became dead letters" * bool(dead_letters)
+        counts += f", {dropped} were dropped" * bool(dropped)
         super().__init__(f"{what}: {counts}", advice=advice, **where)
         self.landed, self.failed, self.unknown = landed, failed, unknown
+        self.dead_letters, self.dropped = dead_letters, dropped
 
 
 class BadRow(WriteError):

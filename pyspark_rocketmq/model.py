@@ -21,6 +21,9 @@ DEAD_LETTER_PREFIX = "%DLQ%"
 LIGHT_TOPIC_PREFIX = "%LMQ%"
 """Prefix of light topics: their records refer to messages of another topic, and hold its name, queue and offset."""
 
+CAUSE, ORIGIN_TOPIC = "CAUSE", "ORIGIN_TOPIC"
+"""Properties of the dead letters that Spark's tasks write."""
+
 MOST_TOPIC, MOST_GROUP_TOPIC, MOST_GROUP = 127, 255, 120
 """Longest name of a topic, of a topic that brokers create for a group, and of a group, in characters."""
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")

@@ -17,14 +17,13 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
-    StreamingQueryProgress,
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -38,7 +37,7 @@ from .options import HelperOptions, parse_helper_options
 from .source.commit import Committer, GroupCheck, OffsetWriter
 from .source.reports import PlannerStatus, parse_status
 
-__all__ = ["CommitListener", "Lag", "commit_offsets", "lag", "planner_status"]
+__all__ = ["CommitListener", "Lag", "QueryPosition", "commit_offsets", "lag", "planner_status", "read_position"]
 
 _FLUSH_S = 5.0
 
@@ -95,8 +94,8 @@ class CommitListener(StreamingQueryListener):
 def lag(query: StreamingQuery, options: Mapping[str, str]) -> Lag:
     """Return how far a query is behind: what brokers hold now after the positions of its last progress event.
 
-    A batch that runs now counts as unread. A figure that cannot be had is unknown, with its reason, and never 0; so is
-    the total before the first progress event. A source whose position cannot be read makes it a bound.
+    A batch that runs now counts as unread. A figure that cannot be known has the reason, and is never 0; so has the
+    total before the first progress event. A source whose position cannot be read makes it a bound.
 
     Args:
         query: A query that reads RocketMQ, running or ended.
@@ -116,8 +115,38 @@ def planner_status(query: StreamingQuery) -> list[PlannerStatus]:
     The list is empty before the query's first progress event, and with PySpark before 4.2.
     """
     progress = query.lastProgress
-    found = (parse_status(each) for each in _offsets(progress, "latestOffset")) if progress else ()
-    return [status for status in found if status]
+    return _statuses(progress) if progress else []
+
+
+class HasJson(Protocol):
+    """A progress event, or the part of it that has its JSON."""
+
+    @property
+    def json(self) -> str:
+        """The progress as a JSON object."""
+
+
+class QueryPosition(NamedTuple):
+    """The position of a query after a batch, from one progress event."""
+
+    positions: dict[MessageQueue, int]
+    """The next offset to read of each queue, of all RocketMQ sources."""
+    missing: str | None
+    """The reason why further positions are not known."""
+    statuses: list[PlannerStatus]
+    """The planner's status of each source; none before PySpark 4.2."""
+
+
+def read_position(progress: HasJson) -> QueryPosition | None:
+    """Return the position of a query after the batch of a progress event; None if it has no RocketMQ source."""
+    if not any(map(_is_ours, _offsets(progress, "endOffset"))):
+        return None
+    positions = {queue: offset for each in _positions(progress) for queue, offset in each.next.items()}
+    return QueryPosition(positions, _why_missing(progress, has_positions=True), _statuses(progress))
+
+
+def _statuses(progress: HasJson) -> list[PlannerStatus]:
+    return [status for each in _offsets(progress, "latestOffset") if (status := parse_status(each))]
 
 
 def _make_writer(settings: HelperOptions, group: str) -> OffsetWriter:
@@ -125,13 +154,13 @@ def _make_writer(settings: HelperOptions, group: str) -> OffsetWriter:
     return OffsetWriter(cluster, group, GroupCheck(cluster, group))
 
 
-def _finished(progress: StreamingQueryProgress, group: str) -> dict[MessageQueue, int] | None:
+def _finished(progress: HasJson, group: str) -> dict[MessageQueue, int] | None:
     """Return the positions of all sources that commit for `group`, from a progress event; None if no source does."""
     found = [position for position in _positions(progress) if position.group == group]
     return {queue: offset for each in found for queue, offset in each.next.items()} if found else None
 
 
-def _positions(progress: StreamingQueryProgress) -> Iterable[Position]:
+def _positions(progress: HasJson) -> Iterable[Position]:
     """Yield the position of each RocketMQ source in a progress event; skip sources with offsets of another form."""
     for end in _offsets(progress, "endOffset"):
         with suppress(OptionError):
@@ -139,7 +168,7 @@ def _positions(progress: StreamingQueryProgress) -> Iterable[Position]:
                 yield position
 
 
-def _why_missing(progress: StreamingQueryProgress | None, has_positions: bool) -> str | None:
+def _why_missing(progress: HasJson | None, has_positions: bool) -> str | None:
     """Return why the positions of a query are not complete; None if they are."""
     if progress is None:
         return "the query has had no progress event yet"
@@ -163,7 +192,7 @@ def _is_ours(offset: dict[str, Any] | str) -> bool:
     return isinstance(value, dict) and {"next", "version"} <= value.keys()
 
 
-def _offsets(progress: StreamingQueryProgress, name: str) -> Iterable[dict[str, Any] | str]:
+def _offsets(progress: HasJson, name: str) -> Iterable[dict[str, Any] | str]:
     """Yield the offset called `name`, such as `endOffset`, of each source that has one in a progress event.
 
     An offset is an object or, over Spark Connect, its JSON text. Offsets are read from the JSON of the event, because

@@ -26,8 +26,8 @@ from pyspark_rocketmq.options.values import OptionText
 from pyspark_rocketmq.wire import bodies
 from pyspark_rocketmq.wire.bodies import Body, decode_body
 from pyspark_rocketmq.wire.commands import GetMaxOffsetRequestHeader, OffsetResponseHeader, from_fields
-from pyspark_rocketmq.wire.frame import join_frame
 from pyspark_rocketmq.wire.header import decode_command
+from tests.wire.frames import join_frame
 
 Reader = Callable[[str], object]
 QUEUE = '{"brokerName":"b","queueId":1,"topic":"T"}'

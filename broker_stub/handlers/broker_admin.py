@@ -35,6 +35,7 @@ _CONFIGURED = {
     "enablePropertyFilter": "property_filter",
     "longPollingEnable": "long_polling",
     "maxMessageSize": "max_message_bytes",
+    "maxMsgsNumBatch": "max_messages_per_query",
     "messageDelayLevel": "delay_levels",
     "offsetCheckInSlave": "offset_check_in_slave",
     "recallMessageEnable": "recall_messages",

@@ -39,9 +39,10 @@ def view_message(broker: Broker, request: ClientRequest) -> HandlerResult:
 
 @handles(RequestCode.QUERY_MESSAGE)
 def query_message(broker: Broker, request: ClientRequest) -> HandlerResult:
-    """Return a topic's latest messages with a key, oldest first."""
+    """Return a topic's latest messages with a key, oldest first, and no more than the settings allow."""
     header = request.header(QueryMessageRequestHeader)
-    count = UNIQUE_KEY_COUNT if header.unique_key_query else max(0, header.max_num)
+    most = UNIQUE_KEY_COUNT if header.unique_key_query else max(0, header.max_num)
+    count = min(most, broker.settings.max_messages_per_query)
     found = list(
         islice(broker.key_index.find(header.topic, header.key, header.begin_timestamp, header.end_timestamp), count)
     )

@@ -61,14 +61,16 @@ class Command(Generic[R]):
     """Lines as a user types them; a test runs each."""
     connects: bool = True
     """Whether the command talks to a cluster, so that it takes the options of a connection."""
-    is_stream: bool | str = False
-    """Whether the command always yields results one after the other; the key of a parameter: if that is given."""
+    is_stream: bool = False
+    """Whether the command always yields results one after the other."""
+    streams_if: str | None = None
+    """The key of a parameter with which the command yields results one after the other."""
     verdict: Callable[[R, dict[str, Any]], int] | None = None
     """Gets result and values and returns the exit code; None: 0 always."""
 
     def streams(self, values: dict[str, Any]) -> bool:
         """Return whether the command yields results one after the other if it is run with these values."""
-        return bool(values.get(self.is_stream)) if isinstance(self.is_stream, str) else self.is_stream
+        return self.is_stream or (self.streams_if is not None and bool(values.get(self.streams_if)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ these decides.
 4. the environment's PYSPARK_ROCKETMQ_PROFILE
 5. the default profile of the file
 
-Options of `-o` are added to each, and outrank a profile's.
+Options of `-o` are added to each, and outrank a profile's. The environment's credentials are used together, and only
+if neither `-o` nor the profile names any. A name that is no option is refused: a misspelt `useTLS` would leave the
+connection unencrypted.
 """
 
 from __future__ import annotations
@@ -17,15 +19,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import OptionError
-from .profiles import default_profile, find_profile
+from .profiles import default_profile, find_profile, warn_of_readers
 
 if TYPE_CHECKING:
+    from ..cluster.settings import ClusterSettings
     from ..options import HelperOptions
+    from ..options.option import Option
 
-__all__ = ["Wanted", "find_options", "find_raw_options", "name_connection", "raw_options"]
+__all__ = ["Wanted", "find_options", "find_raw_options", "is_public", "name_connection", "raw_options"]
 
 ADDRESS_VARIABLE, PROFILE_VARIABLE = "NAMESRV_ADDR", "PYSPARK_ROCKETMQ_PROFILE"
 SECRET_VARIABLES = {
@@ -36,6 +40,8 @@ SECRET_VARIABLES = {
 """Environment variables of secrets, by option."""
 PROMPT = "-"
 """The value of a secret for which the user is asked."""
+BETTER = "use credentialsFile, a profile, or -o NAME=- to be asked for it"
+"""Advice to somebody who gives a secret on the command line."""
 _RETRIES, _PAUSE_S = 1, 0.2
 
 
@@ -60,14 +66,12 @@ def find_options(
     `warn` gets a line to show; `ask` gets an option's name and returns the secret that the user types, None if nobody
     can be asked.
     """
-    from ..net.backoff import Backoff
     from ..options import parse_helper_options
 
     raw = find_raw_options(wanted, env=env, warn=warn, ask=ask)
     # The variable counts only where no profile was chosen, which `raw_options` has settled.
     options = parse_helper_options(raw, env={})
-    pause = Backoff(first_s=_PAUSE_S, longest_s=_PAUSE_S)
-    return replace(options, cluster=replace(options.cluster, retries=_RETRIES, pause=pause))
+    return replace(options, cluster=_with_repetitions(options.cluster, raw))
 
 
 def find_raw_options(
@@ -78,7 +82,22 @@ def find_raw_options(
     ask: Callable[[str], str] | None = None,
 ) -> dict[str, str]:
     """Return names and values of the options with which a command runs, secrets included; see `find_options`."""
-    return _with_secrets(raw_options(wanted, env, warn), env, ask)
+    raw = raw_options(wanted, env, warn)
+    _check_names(raw)
+    _check_credentials_file(raw, warn)
+    return _with_secrets(raw, env, ask)
+
+
+def _with_repetitions(cluster: ClusterSettings, raw: Mapping[str, str]) -> ClusterSettings:
+    """Return the settings with the repetitions that the options ask for, or else with few: somebody is waiting."""
+    from ..net.backoff import Backoff
+    from ..options.table.start_and_stop import RETRIES, RETRY_PAUSE
+    from ..options.values import OptionText
+
+    given = {option: OptionText(name, raw[name]) for name in raw if (option := _find_option(name))}
+    retries = RETRIES.kind.read(given[RETRIES]) if RETRIES in given else _RETRIES
+    pause_s = RETRY_PAUSE.kind.read(given[RETRY_PAUSE]) if RETRY_PAUSE in given else _PAUSE_S
+    return replace(cluster, retries=retries, pause=Backoff(first_s=pause_s, longest_s=pause_s))
 
 
 def raw_options(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, str]:
@@ -86,7 +105,7 @@ def raw_options(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], No
     given = dict(map(_split, wanted.options))
     for name in filter(_is_secret, given):
         if given[name] != PROMPT:
-            warn(f"{name} on the command line can be read by other users of this machine; {_BETTER}")
+            warn(f"{name} on the command line can be read by other users of this machine; {BETTER}")
     address = _address(wanted, given)
     base = _base(wanted, env, warn, bool(address))
     if address:
@@ -95,9 +114,6 @@ def raw_options(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], No
     if not any(map(_is_address, raw)):
         raise _no_cluster()
     return raw
-
-
-_BETTER = "use credentialsFile, a profile, or -o NAME=- to be asked for it"
 
 
 def _address(wanted: Wanted, given: Mapping[str, str]) -> dict[str, str]:
@@ -157,34 +173,74 @@ def _split(text: str) -> tuple[str, str]:
     return name.strip(), value
 
 
+def _check_names(raw: Mapping[str, str]) -> None:
+    """Raise `OptionError` for a name that is no option, unless the options themselves say how strict to be."""
+    from ..options.keys import complain
+    from ..options.refused import find_refusal
+    from ..options.table.security import STRICT_OPTIONS
+
+    if STRICT_OPTIONS in map(_find_option, raw):
+        return
+    for name, text in raw.items():
+        if _find_option(name) is None:
+            raise find_refusal(name, text) or complain(name, text) or _unknown(name)
+
+
+def _unknown(name: str) -> OptionError:
+    advice = "pyspark-rocketmq options lists all"
+    return OptionError(name, "***", "is not an option", advice=advice, code="OPTION_UNKNOWN")
+
+
 def _with_secrets(raw: Mapping[str, str], env: Mapping[str, str], ask: Callable[[str], str] | None) -> dict[str, str]:
     """Return the options with secrets from the environment and from the user."""
     complete = dict(raw)
-    named = {name.lower() for name in raw}
-    if "credentialsfile" not in named:
-        from_env = {option: env[variable] for option, variable in SECRET_VARIABLES.items() if env.get(variable)}
-        complete |= {option: text for option, text in from_env.items() if option.lower() not in named}
+    if not any(map(_is_credential, raw)):
+        complete |= {option: env[variable] for option, variable in SECRET_VARIABLES.items() if env.get(variable)}
     for name in filter(_is_secret, raw):
         if raw[name] == PROMPT:
             if ask is None:
-                raise OptionError(name, None, "asked for, but there is no terminal", advice=_BETTER)
+                raise OptionError(name, None, "asked for, but there is no terminal", advice=BETTER)
             complete[name] = ask(name)
     return complete
 
 
-def _is_secret(name: str) -> bool:
+def _check_credentials_file(raw: Mapping[str, str], warn: Callable[[str], None]) -> None:
+    """Warn if other users may read the file of credentials that the options name."""
+    from ..options.table.security import CREDENTIALS_FILE
+
+    for name, text in raw.items():
+        if _find_option(name) is CREDENTIALS_FILE:
+            warn_of_readers(text, warn)
+
+
+def _find_option(name: str) -> Option[Any] | None:
     from ..options.keys import find_option
 
     found = find_option(name)
-    return found is not None and found.option.secret
+    return found.option if found else None
+
+
+def is_public(name: str) -> bool:
+    """Return whether a name is that of an option whose value may be shown."""
+    option = _find_option(name)
+    return option is not None and not option.secret
+
+
+def _is_credential(name: str) -> bool:
+    from ..options.table.security import ACCESS_KEY, CREDENTIALS_FILE, SECRET_KEY, SECURITY_TOKEN
+
+    return _find_option(name) in (ACCESS_KEY, SECRET_KEY, SECURITY_TOKEN, CREDENTIALS_FILE)
+
+
+def _is_secret(name: str) -> bool:
+    option = _find_option(name)
+    return option is not None and option.secret
 
 
 def _is_address(name: str) -> bool:
-    from ..options.keys import find_option
     from ..options.table.addressing import NAME_SERVER
 
-    found = find_option(name)
-    return found is not None and found.option is NAME_SERVER
+    return _find_option(name) is NAME_SERVER
 
 
 def _no_cluster() -> OptionError:

@@ -7,6 +7,7 @@ array, which is never null; an attribute that may be None is null then.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -18,9 +19,21 @@ __all__ = ["document_of", "schema_of", "write_json"]
 _SCALARS = {str: "string", bool: "boolean", int: "integer", float: "number", NoneType: "null"}
 
 
-def write_json(value: Any, *, indent: int | None = None) -> str:
-    """Return a result as JSON text."""
-    return json.dumps(document_of(value), ensure_ascii=False, indent=indent)
+_UNUSUAL = re.compile(r"[^\n\x20-\x7e]")
+
+
+def write_json(value: Any, *, indent: int | None = None, is_ascii: bool = False) -> str:
+    """Return a result as JSON text, in which characters that are not printable are escaped; with `is_ascii`, all.
+
+    So no text of a message or a server can act on a terminal, and each line of a stream is one document.
+    """
+    text = json.dumps(document_of(value), ensure_ascii=is_ascii, indent=indent, allow_nan=False)
+    return _UNUSUAL.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    return character if character.isprintable() else json.dumps(character)[1:-1]
 
 
 def document_of(value: Any) -> Any:

@@ -6,13 +6,25 @@ from enum import IntEnum
 
 from ..errors import DataLossError, OptionError, RemoteProtocolError, RocketMQError, TransportError
 
-__all__ = ["MEANINGS", "Exit", "NotFound", "exit_of"]
+__all__ = ["MEANINGS", "Exit", "ExtraMissing", "NotFound", "WrongServer", "exit_of"]
 
 
 class NotFound(RocketMQError):
     """A topic, group, message, option or code that a command was to show, and that does not exist."""
 
     code = "NOT_FOUND"
+
+
+class WrongServer(RocketMQError):
+    """A server that is no name server, at the address of one."""
+
+    code = "WRONG_SERVER"
+
+
+class ExtraMissing(RocketMQError):
+    """Packages that the command line needs, and that are not installed."""
+
+    code = "EXTRA_MISSING"
 
 
 class Exit(IntEnum):
@@ -83,6 +95,6 @@ _BY_CODE = {
             "BROKER_POLICY_NOT_EXIST",
         }
     ): Exit.NOT_PERMITTED,
-    frozenset({"NO_BROKER_AVAILABLE", "QUEUE_MOVED"}): Exit.UNREACHABLE,
+    frozenset({"NO_BROKER_AVAILABLE", "QUEUE_MOVED", "WRONG_SERVER"}): Exit.UNREACHABLE,
     frozenset({"BROKER_PULL_OFFSET_MOVED"}): Exit.DATA_GONE,
 }

@@ -1,26 +1,34 @@
 """Run one command of the command line.
 
 Every way out passes through `main`: a result, an error of the library, Ctrl-C, and an output that is closed early each
-have their exit code, and write at most one line to stderr. Only `--debug` shows tracebacks and log lines.
+have their exit code, and write at most one line to stderr. Only `--debug` shows tracebacks and log lines; without it,
+warnings of the library become warnings of the command.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from ..errors import RocketMQError
-from .exits import Exit, exit_of
+from .exits import Exit, ExtraMissing, exit_of
 from .screen import Screen
 
 if TYPE_CHECKING:
     from .command import Invocation
+    from .session import Session
 
 __all__ = ["main"]
+
+_NEEDED = ("click", "rich")
+_MOST_WARNINGS = 1000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,14 +39,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             reconfigure(errors="backslashreplace")
     screen = Screen(as_json="--json" in words)
     try:
+        return _run_until_interrupted(words, screen)
+    except BrokenPipeError:
+        for stream in (screen.out, screen.err):
+            _discard_if_closed(stream)
+        return Exit.OUTPUT_CLOSED
+
+
+def _run_until_interrupted(words: Sequence[str], screen: Screen) -> int:
+    try:
+        if missing := [name for name in _NEEDED if find_spec(name) is None]:
+            return _refuse_without(missing, screen)
         return _run(words, screen)
     except KeyboardInterrupt as interrupt:
-        said = str(interrupt) or "interrupted; nothing was changed"
-        print(f"\n{said}" if screen.err.isatty() else said, file=screen.err, flush=True)
+        screen.write_interruption(str(interrupt) or screen.interruption)
         return Exit.INTERRUPTED
-    except BrokenPipeError:
-        _let_go_of(sys.stdout)
-        return Exit.OUTPUT_CLOSED
+
+
+def _refuse_without(missing: Sequence[str], screen: Screen) -> int:
+    what = f"the command line needs {' and '.join(missing)}, not installed for {sys.executable}"
+    screen.write_error(ExtraMissing(what, advice="run pip install 'pyspark-rocketmq[cli]'"), Exit.FAILED)
+    return Exit.FAILED
 
 
 def _run(words: Sequence[str], screen: Screen) -> int:
@@ -48,53 +69,60 @@ def _run(words: Sequence[str], screen: Screen) -> int:
 
     try:
         invocation = parse(words)
+        return Exit.DONE if invocation is None else _run_command(invocation, screen)
     except ClickException as error:
-        return _refuse(error, screen)
-    except Abort as cause:
+        return _refuse(error, words, screen)
+    except Abort as cause:  # Ctrl-C while click parses or asks.
         raise KeyboardInterrupt from cause
-    if invocation is None:
-        return Exit.DONE
-    debug = bool(invocation.common.get("debug"))
-    _set_up_logging(debug)
-    try:
-        return _invoke(invocation, screen)
-    except RocketMQError as error:
-        if debug:
-            logging.getLogger(__name__).debug("the command failed", exc_info=error)
-        code = exit_of(error)
-        screen.error(error, code)
-        return code
-    except BrokenPipeError:
-        raise
-    except Exception as error:
-        if debug:
+    except SystemExit as cause:
+        if sys.stdout is screen.out:
             raise
-        what = f"an unexpected error, {type(error).__name__}: {error}"
-        screen.error(RocketMQError(what, advice="--debug shows the traceback; please report it"), Exit.FAILED)
-        return Exit.FAILED
+        sys.stdout, sys.stderr = screen.out, screen.err
+        raise BrokenPipeError from cause  # click has caught it, and covered the streams.
 
 
-def _invoke(invocation: Invocation, screen: Screen) -> int:
+def _run_command(invocation: Invocation, screen: Screen) -> int:
+    from click import Abort
+
     from .connection import Wanted
     from .session import Session
 
-    command, values, common = invocation.command, invocation.values, invocation.common
-    if common["schema"]:
+    common, is_debug = invocation.common, bool(invocation.common.get("debug"))
+    wanted = Wanted(common.get("name_server"), common.get("profile"), common.get("option") or ())
+    with _log_to(screen, is_debug), Session(wanted, screen) as session:
+        try:
+            return _invoke(invocation, session)
+        except RocketMQError as error:
+            if is_debug:
+                logging.getLogger(__name__).debug("the command failed", exc_info=error)
+            return _fail(error, session)
+        except (BrokenPipeError, Abort):
+            raise
+        except Exception as error:
+            if is_debug:
+                raise
+            what = f"an unexpected error, {type(error).__name__}: {error}"
+            return _fail(RocketMQError(what, advice="--debug shows the traceback; please report it"), session)
+
+
+def _invoke(invocation: Invocation, session: Session) -> int:
+    command, values, screen = invocation.command, invocation.values, session.screen
+    if invocation.common["schema"]:
         from .documents import schema_of
 
-        screen.text(json.dumps(schema_of(command.result, f"{command.name} --json"), indent=2))
+        screen.write_schema(schema_of(command.result, f"{command.name} --json"))
         return Exit.DONE
-    wanted = Wanted(common.get("name_server"), common.get("profile"), common.get("option") or ())
-    result = command.run(Session(wanted, screen), **values)
-    if not command.streams(values):
-        _write(invocation, result, screen)
-        return command.verdict(result, values) if command.verdict else Exit.DONE
-    return _write_each(invocation, result, screen)
+    if command.streams(values):
+        return _write_each(invocation, command.run(session, **values), screen)
+    with screen.waiting(f"{command.name}: waiting for the cluster"):
+        result = command.run(session, **values)
+    _write(invocation, result, screen)
+    return command.verdict(result, values) if command.verdict else Exit.DONE
 
 
 def _write(invocation: Invocation, result: Any, screen: Screen) -> None:
     if screen.as_json:
-        screen.document(result)
+        screen.write_document(result)
     else:
         screen.show(invocation.command.show(result))
 
@@ -104,7 +132,7 @@ def _write_each(invocation: Invocation, results: Iterator[Any], screen: Screen) 
     code: int = Exit.DONE
     for result in results:
         if screen.as_json:
-            screen.record(result)
+            screen.write_record(result)
         else:
             screen.show(invocation.command.show(result))
         if verdict:
@@ -112,27 +140,91 @@ def _write_each(invocation: Invocation, results: Iterator[Any], screen: Screen) 
     return code
 
 
-def _refuse(error: Any, screen: Screen) -> int:
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+def _fail(error: RocketMQError, session: Session) -> int:
+    """Write why the command failed, and return the exit code."""
+    from .diagnosis import explain
+
+    with session.screen.waiting("finding out what stands at the address"):
+        explained = explain(error, session)
+    code = exit_of(explained)
+    session.screen.write_error(explained, code)
+    return code
+
+
+def _refuse(error: Any, words: Sequence[str], screen: Screen) -> int:
     """Write what is wrong with the usage, and return the exit code."""
-    if screen.as_json:
-        said = {"code": "USAGE", "what": error.format_message(), "where": {}, "advice": "see --help"}
-        print(json.dumps({**said, "exit": int(Exit.USAGE)}, ensure_ascii=False), file=screen.err)
-    else:
-        error.show(file=screen.err)
+    usage = StringIO()
+    error.show(file=usage)
+    screen.write_refusal(_masked(usage.getvalue(), words), _masked(error.format_message(), words))
     return Exit.USAGE
 
 
-def _set_up_logging(debug: bool) -> None:
-    """Show log lines with `--debug`; without it, none: errors say what is wrong."""
-    if debug:
+_PAIR = re.compile(r"(?:--?[a-z-]+=|-o)?([\w.]+)=(.+)", re.DOTALL)
+
+
+def _masked(text: str, words: Sequence[str]) -> str:
+    """Return a text without the values of options in the command line that may be secret."""
+    from .connection import is_public
+    from .parser import restore
+
+    for pair in filter(None, map(_PAIR.fullmatch, words)):
+        name, value = pair.groups()
+        if not is_public(name):
+            for written in (value, repr(value)[1:-1]):
+                text = text.replace(f"{name}={written}", f"{name}=***")
+    return restore(text)
+
+
+# --- streams and logs ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _log_to(screen: Screen, is_debug: bool) -> Iterator[None]:
+    """Show all log lines for a `with` block, or without `is_debug` the warnings of the library, each once."""
+    if is_debug:
         logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    else:
-        for name in ("pyspark_rocketmq", "broker_stub"):
-            logging.getLogger(name).handlers = [logging.NullHandler()]
+        yield
+        return
+    logging.getLogger("broker_stub").handlers = [logging.NullHandler()]
+    logger, handler = logging.getLogger("pyspark_rocketmq"), _Warnings(screen)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
-def _let_go_of(stream: Any) -> None:
-    """Lead a closed output to nowhere, so that the interpreter does not complain when it flushes at its end."""
+class _Warnings(logging.Handler):
+    """Shows warnings of the library, each once."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(logging.WARNING)
+        self._screen = screen
+        self._shown: set[str] = set()
+        """The warnings that were shown, not too many of them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a warning unless the same was shown before."""
+        text = record.getMessage()
+        if text not in self._shown:
+            if len(self._shown) == _MOST_WARNINGS:
+                self._shown.clear()
+            self._shown.add(text)
+            self._screen.warn(text)
+
+
+def _discard_if_closed(stream: Any) -> None:
+    """Write the rest of a closed stream to nowhere, so that the interpreter does not complain when it flushes it."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        _discard(stream)
+
+
+def _discard(stream: Any) -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     except (OSError, ValueError):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DecodeError, OptionError, shown
@@ -34,6 +35,8 @@ __all__ = [
 _MOST_SHOWN = 4000
 """Most characters of a body that people see; `--json` has all."""
 _STALL_S, _PULL_S, _RETRIES = 10.0, 5.0, 2
+_MOST_DEPTH = 100
+"""Most levels of a JSON body; a deeper one is text, since programs that read it could fail."""
 
 BODY = Parameter(
     "--body", "body as text, JSON or hexadecimal digits; none leaves it out (default: text, else hex)",
@@ -63,6 +66,8 @@ class MessageRow:
     """Size of the body as it is stored, perhaps compressed."""
     properties: dict[str, str]
     """All properties, also those of RocketMQ itself."""
+    has_broken_properties: bool
+    """Whether the properties cannot be read; they are empty then, and the id is the one that the broker gave."""
     body: Any
     """Text, or with `--body json` a JSON value; null if it was not asked for or cannot be unpacked."""
     body_format: str
@@ -72,22 +77,33 @@ class MessageRow:
 def to_row(message: ReceivedMessage, body: str | None = None) -> MessageRow:
     """Return a message as commands print it, with its body in this format."""
     content, form = _body(message, body)
+    known = _properties(message)
+    properties = known or {}
     return MessageRow(
         topic=message.queue.topic,
         broker=message.queue.broker_name,
         queue_id=message.queue.queue_id,
         offset=message.offset,
-        message_id=message.message_id,
-        tags=message.tags,
-        keys=tuple((message.keys or "").split()),
+        message_id=message.record.offset_message_id if known is None else message.message_id,
+        tags=properties.get("TAGS"),
+        keys=tuple(properties.get("KEYS", "").split()),
         born=moment(message.born_timestamp_ms),
         stored=moment(message.store_timestamp_ms),
         reconsume_times=message.reconsume_times,
         bytes=message.body_bytes,
-        properties=dict(message.properties),
+        properties=dict(properties),
+        has_broken_properties=known is None,
         body=content,
         body_format=form,
     )
+
+
+def _properties(message: ReceivedMessage) -> Mapping[str, str] | None:
+    """Return a message's properties; None if they cannot be read."""
+    try:
+        return message.properties
+    except DecodeError:
+        return None
 
 
 def _body(message: ReceivedMessage, form: str | None) -> tuple[Any, str]:
@@ -106,28 +122,63 @@ def _body(message: ReceivedMessage, form: str | None) -> tuple[Any, str]:
         return data.hex(), "hex"
     if form == "json":
         try:
-            return json.loads(text), "json"
+            return _parse(text), "json"
         except (ValueError, RecursionError):
             pass
     return text, "text"
+
+
+def _parse(text: str) -> Any:
+    """Return a JSON value; raise ValueError for text that is none, and for a value that could not be written again."""
+    value = json.loads(text, parse_float=_finite, parse_constant=_finite)
+    level = [value]
+    for _ in range(_MOST_DEPTH):
+        level = [part for each in level for part in _parts(each)]
+        if not level:
+            return value
+    raise ValueError("nested too deeply")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{text} is no number of JSON")
+    return number
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
 def read_messages(
-    session: Session, ranges: Iterable[QueueRange], subscription: Subscription | None = None
+    session: Session,
+    ranges: Iterable[QueueRange],
+    subscription: Subscription | None = None,
+    warn: Callable[[str], object] | None = None,
 ) -> Iterator[ReceivedMessage]:
-    """Yield the messages of ranges; with a subscription, only those that it wants."""
+    """Yield the messages of ranges; with a subscription, only those that it wants.
+
+    `warn` gets a line about messages that are lost; without it, they are told on the screen.
+    """
     from ..client.range_reading import read_queue_ranges
 
     settings = _settings(subscription)
     tags = _tags(settings.subscription)
     wanted = [each for each in ranges if each.offset_count > 0]
-    for message in read_queue_ranges(session.cluster, wanted, settings, session.screen.warn):
-        # Brokers compare hashes of tags, so other messages may come along.
-        if not tags or message.tags in tags:
+    for message in read_queue_ranges(session.cluster, wanted, settings, warn or session.screen.warn):
+        if not tags or _may_have(message, tags):
             yield message
+
+
+def _may_have(message: ReceivedMessage, tags: frozenset[str]) -> bool:
+    """Return whether a message has one of the tags; brokers compare hashes of tags, so others may come along."""
+    properties = _properties(message)
+    return properties is None or properties.get("TAGS") in tags
 
 
 def make_filter(session: Session, queues: Iterable[MessageQueue], tags: str | None, sql: str | None) -> Subscription:
@@ -140,6 +191,8 @@ def make_filter(session: Session, queues: Iterable[MessageQueue], tags: str | No
 
     if tags is not None and sql is not None:
         raise OptionError("--tags", tags, "not together with --sql", advice="drop one of the two")
+    if tags is not None and not tags.strip(" |"):
+        raise OptionError("--tags", tags, "names no tag", advice="name tags, or leave it out")
     if sql is not None:
         subscription = Subscription(sql, "SQL92")
         require_filter(session.cluster, _settings(subscription), queues)
@@ -199,6 +252,8 @@ def _lines(row: MessageRow) -> Iterator[str]:
     if row.reconsume_times:
         facts.append(f"redelivered {row.reconsume_times} times")
     yield shown(" · ".join([*facts, f"id {row.message_id}", show_size(row.bytes)]), _MOST_SHOWN)
+    if row.has_broken_properties:
+        yield "  (the properties cannot be read)"
     if row.body_format == "broken":
         yield "  (the body cannot be unpacked)"
     elif row.body_format != "none":

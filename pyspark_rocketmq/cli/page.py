@@ -50,20 +50,23 @@ credentialsFile = "/etc/rocketmq/reader.credentials"
 ```
 
 Secrets come from `credentialsFile`, from a profile, from the environment variables %(secrets)s, or from you: `-o
-secretKey=-` asks for it. A secret as a value of `-o` works, too, with a warning, because other users of the machine
-can read command lines. Secrets are never shown.
+secretKey=-` asks for it. The environment's are used together, and only if neither `-o` nor the profile has credentials.
+A secret as a value of `-o` works, too, with a warning, because other users of the machine can read command lines.
+Secrets are never shown. A name that is no option is refused.
 
 ## Output
 
-On a terminal tables fit its width and have colours, unless `NO_COLOR` is set. In a file or pipe nothing is cut or
-folded, and there are no colours. A figure that cannot be known is `?`, with the reason below; it never counts as 0.
+On a terminal tables fit its width and have colours, unless `NO_COLOR` is set. In a file or pipe nothing is folded, and
+there are no colours; a name of more than 500 characters and a remark of more than 2,000 are cut, which `--json` has
+whole. A figure that cannot be known is `?`, with the reason below; it never counts as 0. A command that takes longer
+than two seconds tells on a terminal what it waits for.
 
 Pictures, light and dark, 80 and 200 columns wide: %(pictures)s.
 
 `--json` prints one JSON document; commands that go on, such as `lag --watch`, print one per line. Arrays are never
 null, and times are objects with `ms` and `iso`. `--schema` prints the JSON Schema of that document. An error is one
-line on stderr, with `--json` an object with `code`, `what`, `where`, `advice` and `exit`; `pyspark-rocketmq explain
-CODE` says more. `--debug` adds log lines and the traceback.
+line on stderr, with `--json` an object with `code`, `what`, `where`, `advice` and `exit`; a warning is then an object
+with `warning`. `pyspark-rocketmq explain CODE` says more. `--debug` adds log lines and the traceback.
 
 ## Exit codes
 

@@ -15,10 +15,10 @@ from .command import Command, Invocation, Parameter
 from .exits import MEANINGS
 from .table import GROUPS, SUMMARIES, find_command
 
-__all__ = ["COMMON", "CONNECTION", "PROGRAM", "build_parser", "parse"]
+__all__ = ["COMMON", "CONNECTION", "PROGRAM", "build_parser", "parse", "restore"]
 
 PROGRAM = "pyspark-rocketmq"
-_AGO = re.compile("-[0-9]+(?:ms|[smhd])")
+_AGO = re.compile(r"-[0-9]+(?:\.[0-9]+)?(?:ms|[smhd])", re.IGNORECASE)
 """A time such as `-2h`, which click would take for options."""
 _MINUS = "\ufdd0"
 """The first character of such a time while click parses the words; no text has it."""
@@ -44,6 +44,11 @@ def parse(arguments: Sequence[str]) -> Invocation | None:
     words = [_MINUS + word[1:] if _AGO.fullmatch(word) else word for word in arguments]
     parsed = build_parser().main(words, prog_name=PROGRAM, standalone_mode=False, complete_var=COMPLETE_VARIABLE)
     return parsed if isinstance(parsed, Invocation) else None
+
+
+def restore(text: str) -> str:
+    """Return a text of click with the words of the command line as the user wrote them."""
+    return text.replace(_MINUS, "-").replace(repr(_MINUS)[1:-1], "-")
 
 
 def build_parser() -> click.Group:
@@ -115,8 +120,9 @@ def _click_command(command: Command[Any]) -> click.Command:
     keys = {parameter.key for parameter in own}
 
     def collect(**values: Any) -> Invocation:
-        mine = {key: _restored(value) for key, value in values.items() if key in keys}
-        return Invocation(command, mine, {key: value for key, value in values.items() if key not in keys})
+        restored = {key: _restored(value) for key, value in values.items()}
+        mine = {key: value for key, value in restored.items() if key in keys}
+        return Invocation(command, mine, {key: value for key, value in restored.items() if key not in keys})
 
     return _WithSchema(
         command.name.rpartition(" ")[2],

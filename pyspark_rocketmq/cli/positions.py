@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import OptionError
-from ..model import MessageQueue, QueueBounds
+from ..model import MessageQueue
 
 if TYPE_CHECKING:
     from ..cluster.cluster import Cluster
@@ -27,6 +27,7 @@ __all__ = [
     "require_origin",
     "resolve",
     "resolve_file",
+    "resolve_time",
 ]
 
 
@@ -48,7 +49,9 @@ class PositionsFile(NamedTuple):
 
 
 _MOST_BYTES = 64 * 1024 * 1024
+_TIME = "earliest, latest or a time (-2h, 2026-01-31T00:00:00Z)"
 WHERE = "earliest, latest, a time (-2h, 2026-01-31T00:00:00Z) or group:NAME"
+"""The places to which `resolve` leads."""
 
 
 def nest(positions: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:
@@ -65,17 +68,35 @@ def readable_queues(cluster: Cluster, topics: Collection[str]) -> list[MessageQu
 
 
 def resolve(
-    cluster: Cluster, queues: Sequence[MessageQueue], option: str, where: str, *, now_ms: int
+    cluster: Cluster,
+    queues: Sequence[MessageQueue],
+    option: str,
+    where: str,
+    *,
+    now_ms: int,
+    warn: Callable[[str], None],
 ) -> dict[MessageQueue, int]:
     """Return the offset of each queue to which a text leads: `earliest`, `latest`, a time, or `group:NAME`.
 
-    A time later than the last message means the end of the queue; a queue in which the group has no position is left
-    out. Raise `OptionError` for any other text.
+    A queue in which the group has no position is left out; a position outside its queue is taken with a warning. Raise
+    `OptionError` for any other text.
     """
     kind, colon, other = where.partition(":")
-    if kind.lower() == "group" and colon:
-        return cluster.offsets.fetch_committed(other, queues)
-    return _resolve(cluster, queues, option, _everywhere(option, where, now_ms))
+    if kind.lower() != "group" or not colon:
+        return _resolve(cluster, queues, option, _read_place(option, where, now_ms, WHERE))
+    positions = cluster.offsets.fetch_committed(other, queues)
+    _warn_of_outside(list(_find_outside(cluster, positions)), warn)
+    return positions
+
+
+def resolve_time(
+    cluster: Cluster, queues: Sequence[MessageQueue], option: str, where: str, *, now_ms: int
+) -> dict[MessageQueue, int]:
+    """Return the offset of each queue to which a text leads: `earliest`, `latest` or a time.
+
+    A time later than the last message means the end of the queue. Raise `OptionError` for any other text.
+    """
+    return _resolve(cluster, queues, option, _read_place(option, where, now_ms, _TIME))
 
 
 def resolve_file(
@@ -92,21 +113,27 @@ def resolve_file(
     tree.require_known(queues)
     named = [queue for queue in queues if tree.target(queue) is not None]
     positions = _resolve(cluster, named, path, tree)
-    outside = list(_find_outside(positions, cluster.offsets.fetch_bounds(named)))
+    # The others are words, which were just resolved: retention may have moved the front since.
+    numbers = {queue: offset for queue, offset in positions.items() if isinstance(tree.target(queue), int)}
+    outside = list(_find_outside(cluster, numbers))
     if outside and not content.is_export:
         raise OptionError("FILE", path, outside[0], advice="correct the file; -2 means earliest, -1 latest")
+    _warn_of_outside(outside, warn)
+    return positions
+
+
+def _find_outside(cluster: Cluster, positions: Mapping[MessageQueue, int]) -> Iterator[str]:
+    for queue, (low, high, _) in cluster.offsets.fetch_bounds(list(positions)).items():
+        if not low <= positions[queue] <= high:
+            yield f"offset {positions[queue]} of {queue} lies outside {low}..{high}"
+
+
+def _warn_of_outside(outside: Sequence[str], warn: Callable[[str], None]) -> None:
     if outside:
         warn(
             f"{outside[0]} (of {len(outside)} such offsets): a reader starts at the first message that is left, and "
             "skips messages before an offset that lies after the end"
         )
-    return positions
-
-
-def _find_outside(positions: Mapping[MessageQueue, int], bounds: Mapping[MessageQueue, QueueBounds]) -> Iterator[str]:
-    for queue, (low, high, _) in bounds.items():
-        if not low <= positions[queue] <= high:
-            yield f"offset {positions[queue]} of {queue} lies outside {low}..{high}"
 
 
 def read_file(path: str) -> PositionsFile:
@@ -163,7 +190,7 @@ def _read_text(path: str) -> str:
     return text
 
 
-def _everywhere(option: str, where: str, now_ms: int) -> Layer:
+def _read_place(option: str, where: str, now_ms: int, accepted: str) -> Layer:
     from ..offsets.requested import AtTime, Everywhere, Keyword
     from ..options.values import OptionText, read_time_ms
 
@@ -173,7 +200,7 @@ def _everywhere(option: str, where: str, now_ms: int) -> Layer:
     try:
         return Everywhere(option, AtTime(read_time_ms(OptionText(option, where, now_ms))))
     except OptionError as error:
-        error.advice = f"give {WHERE}; {error.advice}"
+        error.advice = f"give {accepted}; {error.advice}"
         raise
 
 

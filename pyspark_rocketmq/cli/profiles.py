@@ -16,6 +16,7 @@ of options, as `format("rocketmq")` takes them.
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 
 from ..errors import OptionError
 
-__all__ = ["DEFAULT_KEY", "default_profile", "find_profile", "profiles_path"]
+__all__ = ["DEFAULT_KEY", "default_profile", "find_profile", "profiles_path", "warn_of_readers"]
 
 DEFAULT_KEY = "default"
 _OPTION = "--profile"
@@ -32,15 +33,23 @@ _MOST_BYTES = 1024 * 1024
 
 
 def profiles_path(env: Mapping[str, str]) -> Path:
-    """Return the path of the file of profiles, which need not exist."""
+    """Return the path of the file of profiles, which need not exist; raise `OptionError` if the user has no home."""
     base = env.get("XDG_CONFIG_HOME", "").strip()
-    return (Path(base) if base else Path.home() / ".config") / "pyspark-rocketmq" / "config.toml"
+    try:
+        return (Path(base) if base else Path.home() / ".config") / "pyspark-rocketmq" / "config.toml"
+    except RuntimeError:
+        advice = "set HOME or XDG_CONFIG_HOME, or give --name-server"
+        raise OptionError(_OPTION, None, "this user has no home directory", advice=advice) from None
 
 
 def default_profile(env: Mapping[str, str]) -> str | None:
     """Return the name of the default profile, None if there is none; raise `OptionError` if the file has errors."""
-    path = profiles_path(env)
-    return _default(path, _read(path)) if path.exists() else None
+    try:
+        path = profiles_path(env)
+    except OptionError:
+        return None
+    content = _read(path)
+    return None if content is None else _default(path, content)
 
 
 def find_profile(
@@ -52,15 +61,27 @@ def find_profile(
     may read the file.
     """
     path = profiles_path(env)
-    if not path.exists():
+    content = _read(path)
+    if content is None:
         raise OptionError(_OPTION, name, f"there is no file {path}", advice="write it, or give --name-server")
-    options = _options(path, _read(path), name)
-    if any(map(is_secret, options)) and (mode := stat.S_IMODE(path.stat().st_mode)) & _OF_OTHERS:
-        warn(f"{path}: other users may read the secrets (mode {mode:o}); run chmod 600 on it")
+    options = _options(path, content, name)
+    if any(map(is_secret, options)):
+        warn_of_readers(path, warn)
     return options
 
 
-def _read(path: Path) -> dict[str, Any]:
+def warn_of_readers(path: str | Path, warn: Callable[[str], None]) -> None:
+    """Warn if users other than its owner may read or write a file, which holds secrets."""
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+    except (OSError, ValueError):  # The reader of the file will complain.
+        return
+    if os.name == "posix" and mode & _OF_OTHERS:
+        warn(f"{path}: other users may read the secrets (mode {mode:o}); run chmod 600 on it")
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Return the content of the file, None if there is no file; raise `OptionError` if it cannot be read."""
     import tomllib
 
     try:
@@ -68,10 +89,30 @@ def _read(path: Path) -> dict[str, Any]:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise ValueError(f"more than {_MOST_BYTES} bytes")
-        return tomllib.loads(data.decode("utf-8"))
+        content = tomllib.loads(data.decode("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except (OSError, ValueError) as cause:
-        shown = cause.strerror if isinstance(cause, OSError) else str(cause)
-        raise OptionError(_OPTION, str(path), f"unreadable: {shown}", advice="correct the file") from None
+        what = cause.strerror if isinstance(cause, OSError) else _describe(cause)
+        raise OptionError(_OPTION, str(path), f"unreadable: {what}", advice="correct the file") from None
+    _check(path, content)
+    return content
+
+
+def _describe(cause: ValueError) -> str:
+    """Return what is wrong with a file's content, without a part of it, which may be a secret."""
+    return "it is not UTF-8 text" if isinstance(cause, UnicodeDecodeError) else str(cause)
+
+
+def _check(path: Path, content: Mapping[str, Any]) -> None:
+    """Raise `OptionError` if an option stands outside of the profiles, or a profile has the name of the default."""
+    if isinstance(content.get(DEFAULT_KEY), dict):
+        what = f"[{DEFAULT_KEY}] cannot be a profile: {DEFAULT_KEY} names one"
+        raise OptionError(_OPTION, str(path), what, advice=f'call it [main], and write {DEFAULT_KEY} = "main" above it')
+    for name, value in content.items():
+        if name != DEFAULT_KEY and not isinstance(value, dict):
+            what = f"{name} stands outside of the profiles"
+            raise OptionError(_OPTION, str(path), what, advice="write it below a line such as [dev]")
 
 
 def _default(path: Path, content: Mapping[str, Any]) -> str | None:

@@ -1,20 +1,24 @@
 """Write results, progress and errors: views for people, JSON for programs.
 
 Results go to stdout, everything else to stderr. On a terminal, tables fit its width and have colours, unless NO_COLOR
-is set. Elsewhere lines are as long as they need to be, so that nothing is cut or folded in a file or pipe.
+is set. Elsewhere lines are as long as they need to be: nothing is folded in a file or pipe, and only names and texts of
+servers beyond any usual length are cut. With `--json` each line on stderr is a JSON object, too.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterable
+import time
+from codecs import lookup
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..errors import MOST_TEXT, RocketMQError, shown
 from .documents import write_json
 from .exits import Exit
 from .views import Facts, Note, Redrawn, Table, Text, View
+from .waiting import WaitingLine
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -33,7 +37,10 @@ class Screen:
         self.out = out or sys.stdout
         self.err = err or sys.stderr
         self.as_json = as_json
+        self.interruption = "interrupted; nothing was changed"
+        """The line that Ctrl-C writes; a command that changes something replaces it before it does."""
         self._console: Console | None = None
+        self._line: WaitingLine | None = None
         self._redrawn = 0
         """The number of lines that the next `Redrawn` takes the place of."""
         self._last_line: str | None = None
@@ -50,13 +57,13 @@ class Screen:
 
     # --- results -----------------------------------------------------------------------------------------------------
 
-    def document(self, value: Any) -> None:
+    def write_document(self, value: Any) -> None:
         """Write a result as one JSON document, indented where a person reads it."""
-        self._write(write_json(value, indent=2 if self.is_terminal else None))
+        self._write(_json(value, self.out, indent=2 if self.is_terminal else None))
 
-    def record(self, value: Any) -> None:
+    def write_record(self, value: Any) -> None:
         """Write one result of a stream as a line of JSON."""
-        self._write(write_json(value))
+        self._write(_json(value, self.out))
 
     def show(self, views: Iterable[View]) -> None:
         """Write views."""
@@ -94,29 +101,73 @@ class Screen:
         else:
             self._write("")
 
-    def text(self, text: str) -> None:
-        """Write text as it is."""
-        self._write(text)
+    def write_schema(self, schema: dict[str, Any]) -> None:
+        """Write a JSON Schema."""
+        self._write(_json(schema, self.out, indent=2))
+
+    def wait_for_closing(self, seconds: float) -> bool:
+        """Wait; return True, before the time is over, if the reader of the results has gone away."""
+        try:
+            self.out.fileno()
+        except (OSError, ValueError):  # No file of the operating system.
+            time.sleep(seconds)
+            return False
+        from ..net.transport import wait_for_hangup
+
+        return wait_for_hangup(self.out, seconds)
 
     # --- everything else ---------------------------------------------------------------------------------------------
 
     def warn(self, text: str) -> None:
-        """Write a line to stderr."""
-        print(shown(text, MOST_TEXT), file=self.err, flush=True)
+        """Write a warning to stderr: one line, or with `--json` an object."""
+        self._tell(shown(text, MOST_TEXT), {"warning": text})
 
-    def error(self, error: RocketMQError, code: Exit) -> None:
+    def write_error(self, error: RocketMQError, code: Exit) -> None:
         """Write an error to stderr: one line, or with `--json` an object."""
-        if not self.as_json:
-            print(error, file=self.err, flush=True)
+        self._write_failure(str(error), error.code, error.what, code, dict(error.where), error.advice)
+
+    def write_refusal(self, usage: str, what: str) -> None:
+        """Write that the command line is wrong: its usage, or with `--json` an object."""
+        self._write_failure(usage.rstrip("\n"), "USAGE", what, Exit.USAGE, {}, "see --help")
+
+    def write_interruption(self, what: str) -> None:
+        """Write that the user has ended the command, and what that means."""
+        # A terminal shows ^C at the beginning of the line.
+        line = f"\n{what}" if self.err.isatty() else what
+        self._write_failure(line, "INTERRUPTED", what, Exit.INTERRUPTED, {}, "")
+
+    def _write_failure(
+        self, line: str, code: str, what: str, exit_code: Exit, where: dict[str, Any], advice: str
+    ) -> None:
+        document = {"code": code, "what": what, "where": where, "advice": advice, "exit": int(exit_code)}
+        self._tell(line, document)
+
+    def _tell(self, line: str, document: dict[str, Any]) -> None:
+        with self.quiet():
+            print(_json(document, self.err) if self.as_json else line, file=self.err, flush=True)
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Tell on a terminal what the `with` block waits for, once it takes longer than two seconds."""
+        if not self.err.isatty():
+            yield
             return
-        document = {
-            "code": error.code,
-            "what": error.what,
-            "where": dict(error.where),
-            "advice": error.advice,
-            "exit": int(code),
-        }
-        print(json.dumps(document, ensure_ascii=False), file=self.err, flush=True)
+        with WaitingLine(self.err, what) as self._line:
+            try:
+                yield
+            finally:
+                self._line = None
+
+    def note_step(self, what: str) -> None:
+        """Change what `waiting` tells."""
+        if self._line:
+            self._line.what = what
+
+    def quiet(self) -> AbstractContextManager[None]:
+        """Return a context in which nothing but its caller writes to the terminal."""
+        return self._line.hidden() if self._line else nullcontext()
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 
@@ -132,6 +183,19 @@ class Screen:
 
     def _write(self, text: str) -> None:
         print(text, file=self.out, flush=True)
+
+
+def _json(value: Any, stream: TextIO, indent: int | None = None) -> str:
+    """Return JSON that a stream can take, whatever its encoding."""
+    return write_json(value, indent=indent, is_ascii=not _takes_all(stream))
+
+
+def _takes_all(stream: TextIO) -> bool:
+    """Return whether a stream can encode every character."""
+    try:
+        return lookup(stream.encoding or "ascii").name == "utf-8"
+    except LookupError:
+        return False
 
 
 def _drawn(view: Table | Facts | Note, console: Console) -> RenderableType:

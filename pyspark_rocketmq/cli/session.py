@@ -1,10 +1,10 @@
-"""Give a running command what it needs: the cluster, the group of the options, the terminal and the time."""
+"""Open the cluster of a running command, and close it; tell the time, wait and ask for secrets."""
 
 from __future__ import annotations
 
 import time
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from .connection import Wanted, find_options, find_raw_options, name_connection
 from .screen import Screen
@@ -17,11 +17,18 @@ __all__ = ["Session"]
 
 
 class Session:
-    """One run of a command."""
+    """One run of a command; a context manager that closes the connections."""
 
     def __init__(self, wanted: Wanted, screen: Screen) -> None:
         self._wanted = wanted
         self.screen = screen
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if "cluster" in self.__dict__:
+            self.cluster.close()
 
     @cached_property
     def options(self) -> HelperOptions:
@@ -37,10 +44,13 @@ class Session:
 
     @cached_property
     def cluster(self) -> Cluster:
-        """The cluster; no connection is opened before the first request."""
-        from ..cluster.cluster import open_cluster
+        """The cluster; no connection is opened before the first request.
 
-        return open_cluster(self.options.cluster)
+        Servers are connected at the same time, so that unreachable ones take no time from each other.
+        """
+        from ..cluster.cluster import open_shared_cluster
+
+        return open_shared_cluster(self.options.cluster)
 
     @property
     def name_servers(self) -> tuple[str, ...]:
@@ -56,11 +66,13 @@ class Session:
         return time.time_ns() // 1_000_000
 
     def sleep(self, seconds: float) -> None:
-        """Wait between two results of a stream."""
-        time.sleep(seconds)
+        """Wait between two results of a stream; raise `BrokenPipeError` as soon as nobody reads them any more."""
+        if self.screen.wait_for_closing(seconds):
+            raise BrokenPipeError
 
     def _ask(self, option: str) -> str:
         import click
 
-        answer: str = click.prompt(option, hide_input=True, err=True)
+        with self.screen.quiet():
+            answer: str = click.prompt(option, hide_input=True, err=True)
         return answer

@@ -17,6 +17,7 @@ GROUPS = {
     "topics": "list topics, show one",
     "groups": "list consumer groups, show one",
     "offsets": "show, find, move, export and import positions of a group",
+    "dlq": "list, read and replay dead letters",
 }
 """The first words of commands of two words, with what these have in common."""
 
@@ -38,6 +39,9 @@ SUMMARIES = {
     "tail": "follow a topic",
     "find": "find messages by key, id or time",
     "send": "send messages to a topic",
+    "dlq list": "list dead letters: origin, id, cause, count",
+    "dlq read": "show dead letters with their bodies",
+    "dlq replay": "send dead letters back to the topics that they came from",
     "options": 'list the options of format("rocketmq"), or explain one',
     "explain": "explain an error code",
     "translate": "translate a job's options from other connectors to ours",

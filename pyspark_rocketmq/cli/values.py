@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["Moment", "Trouble", "moment", "trouble", "troubles_of"]
+__all__ = ["Moment", "Trouble", "moment", "read_digits", "trouble", "troubles_of"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,14 @@ def moment(time_ms: int) -> Moment:
     return Moment(time_ms, then.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
 
 
+def read_digits(text: str) -> int | None:
+    """Return the number that a server's text is; None for any other text, or too many digits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
+
+
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A part of a result that could not be had, with the reason."""
+    """A missing part of a result, with the reason."""
 
     what: str
     """The part, for example a broker."""
@@ -43,7 +49,7 @@ class Trouble:
 
 
 def trouble(what: str, error: Exception) -> Trouble:
-    """Return that this part of a result could not be had, because of this error."""
+    """Return the trouble of a part of a result that is missing because of an error."""
     return Trouble(what, getattr(error, "code", type(error).__name__), str(error))
 
 

@@ -106,5 +106,5 @@ def show_time(time: Moment | None) -> str:
 
 
 def show_troubles(troubles: Iterable[Trouble]) -> list[View]:
-    """Return a warning for each part of a result that could not be had."""
+    """Return a warning for each missing part of a result."""
     return [Note(f"{each.what}: {each.why}", is_warning=True) for each in troubles]

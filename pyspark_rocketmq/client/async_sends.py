@@ -3,6 +3,9 @@
 Callers in any thread put requests into an inbox and wake the thread; each gets a future, which ends with a receipt or a
 `SendError`. The number and the bytes of requests without a result are limited. A caller waits for room as long as a
 send may take, so a program that sends faster than brokers store is slowed down, and its memory stays bounded.
+
+The queues of a topic are looked up by the callers, so that only they wait for name servers, and not the sends of other
+topics. The thread renews the address of a broker, which cannot take longer than half of an attempt.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import logging
 import os
 import threading
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -18,8 +22,8 @@ from itertools import count
 
 from ..cluster.cluster import Cluster
 from ..cluster.messages import STORED, Receipt
-from ..errors import LocalProtocolError, RocketMQError, SendError
-from ..model import SendRequest
+from ..errors import LocalProtocolError, RocketMQError, RouteError, SendError
+from ..model import MessageQueue, SendRequest
 from ..net.deadline import Deadline
 from ..net.transport import Waker
 from ..send.outcome import Outcome
@@ -40,6 +44,9 @@ class AsyncSends:
 
     def __init__(self, cluster: Cluster, settings: ProducerSettings) -> None:
         self._settings = settings
+        self._cluster = cluster
+        self._queues: dict[str, Sequence[MessageQueue]] = {}
+        """{topic: its queues, when a caller last looked them up}."""
         self._made_in_pid = os.getpid()
         self._waker = Waker()
         limits = SendSettings(
@@ -52,7 +59,7 @@ class AsyncSends:
             attempt_option="send_timeout_s",
             deadline_option="send_timeout_s",
         )
-        self._pipeline = SendPipeline(cluster, limits, cluster.writable.queues, waker=self._waker)
+        self._pipeline = SendPipeline(cluster, limits, self._queues.__getitem__, waker=self._waker)
         self._room = threading.Condition()
         self._count = self._bytes = 0
         """The requests without a result, and the bytes of their bodies."""
@@ -71,13 +78,19 @@ class AsyncSends:
     def submit(self, request: SendRequest) -> Future[Receipt]:
         """Send a request; return a future that gets its receipt, or a `SendError`.
 
-        Wait while too many requests have no result; raise `SendError` if that lasts for the timeout of a send. In the
-        own thread, where callbacks of futures run, do not wait, because this is the thread that makes room. Raise in a
-        forked child, which has no such thread.
+        Wait for the queues of a topic that is not known yet. Wait while too many requests have no result; raise
+        `SendError` if that lasts for the timeout of a send. In the own thread, where callbacks of futures run, do not
+        wait for room, because this is the thread that makes it. Raise in a forked child, which has no such thread.
         """
         self._require_own_process()
+        self._require_open()
         future: Future[Receipt] = Future()
         future.set_running_or_notify_cancel()  # It cannot be cancelled: the message may be stored at any time.
+        try:
+            self._look_up(request)
+        except RocketMQError as error:
+            future.set_exception(send_error(error, 1, is_unknown=False))
+            return future
         size, number = len(request.body), next(self._numbers)
         with self._room:
             self._wait_for_room(size)
@@ -121,6 +134,15 @@ class AsyncSends:
                 group=self._settings.group,
             )
 
+    def _look_up(self, request: SendRequest) -> None:
+        """Find the queues of a request's topic; raise if there are none and it does not name one itself."""
+        until = Deadline.after(self._settings.send_timeout_s)
+        try:
+            self._queues[request.topic] = self._cluster.writable.queues(request.topic, until)
+        except RouteError:
+            if request.queue is None:
+                raise
+
     def _wait_for_room(self, size: int) -> None:
         """Wait until there is room for a body of this size; a body above the limit waits until it is alone."""
         until = Deadline.after(self._settings.send_timeout_s)
@@ -131,6 +153,9 @@ class AsyncSends:
                     failed=(0,),
                     advice="wait for their futures, or raise max_in_flight or max_bytes_in_flight",
                 )
+        self._require_open()
+
+    def _require_open(self) -> None:
         if self._is_closing:
             raise LocalProtocolError("the producer was closed", advice="make a new one")
 

@@ -65,8 +65,12 @@ class ReceivedMessage:
         if self.queue.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) and (
             origin := self.properties.get("RETRY_TOPIC")
         ):
-            return self._pulled.unwrap(origin)
+            return self.unwrap(origin)
         return self.queue.topic
+
+    def unwrap(self, topic: str) -> str:
+        """Return the user's name of a topic that a property names."""
+        return self._pulled.unwrap(topic)
 
     @property
     def body_bytes(self) -> int:

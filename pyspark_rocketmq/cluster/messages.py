@@ -6,7 +6,7 @@ decide whether to repeat it, and at which broker. An error that says that the ro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -37,7 +37,11 @@ from .writable import MOST_NEW_QUEUES, TEMPLATE_TOPIC
 STORED = OK | {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT}
 """Response codes with which a message is stored; all but SUCCESS mean that a flush or a replica's copy is missing."""
 
+MOST_BY_KEY = 64
+"""The most messages that a broker returns for a key, however many are asked for (maxMsgsNumBatch)."""
 LATEST_MS = 2**63 - 1
+_NOWHERE = -1
+"""An offset of the commit log at which no message lies."""
 _UNIQUE_KEY_COUNT = 32
 
 
@@ -79,6 +83,15 @@ class FoundMessage(NamedTuple):
 
     queue: MessageQueue
     record: Record
+
+
+class FoundByKey(NamedTuple):
+    """The messages with a key."""
+
+    messages: list[FoundMessage]
+    """Sorted by store time."""
+    is_cut: bool
+    """Whether a broker returned as many as it may, so that it may have more; it returns the latest ones."""
 
 
 class Messages:
@@ -134,6 +147,15 @@ class Messages:
         )
         self._brokers.ask_once(request, deadline=deadline)
 
+    def create_retry_topic(self, group: str, queue: MessageQueue, deadline: Deadline | None = None) -> None:
+        """Let the broker of a queue create the group's retry topic if it is missing; do not wait for the broker.
+
+        Brokers create it for a message that is sent back, before they look for this message; this one does not exist,
+        so nothing is stored. Consumers may do this without the rights of an administrator.
+        """
+        request = send_back_request(group, queue.topic, queue.broker_name, _NOWHERE)
+        self._brokers.tell_once(request, deadline=deadline)
+
     def end_transaction(
         self, broker_name: str, header: EndTransactionRequestHeader, deadline: Deadline | None = None
     ) -> None:
@@ -155,17 +177,22 @@ class Messages:
         topic: str,
         key: str,
         *,
-        max_count: int = 64,
+        max_count: int = MOST_BY_KEY,
         begin_ms: int = 0,
         end_ms: int = LATEST_MS,
         deadline: Deadline | None = None,
-    ) -> list[FoundMessage]:
-        """Return the messages with a key, at most `max_count` from each broker, sorted by store time."""
+    ) -> FoundByKey:
+        """Return the latest messages with a key, at most `max_count` from each broker, and whether there may be more.
+
+        A broker returns at most 64, or as many as its maxMsgsNumBatch says.
+        """
         header = QueryMessageRequestHeader(
             topic=topic, key=key, max_num=max_count, begin_timestamp=begin_ms, end_timestamp=end_ms,
             index_type="K", unique_key_query=False,
         )  # fmt: skip
-        return self._query(topic, header, lambda record: key in record.properties.get("KEYS", "").split(" "), deadline)
+        found = self._query(topic, header, deadline)
+        is_cut = any(len(records) >= min(max_count, MOST_BY_KEY) for records in found.values())
+        return FoundByKey(_choose(found, topic, lambda record: key in _keys_of(record)), is_cut)
 
     def query_by_unique_key(self, topic: str, unique_key: str, deadline: Deadline | None = None) -> list[FoundMessage]:
         """Return the message with this unique id, and copies of it for retries, sorted by store time."""
@@ -173,7 +200,8 @@ class Messages:
             topic=topic, key=unique_key, max_num=_UNIQUE_KEY_COUNT, begin_timestamp=0, end_timestamp=LATEST_MS,
             index_type="U", unique_key_query=True,
         )  # fmt: skip
-        return self._query(topic, header, lambda record: record.properties.get("UNIQ_KEY") == unique_key, deadline)
+        found = self._query(topic, header, deadline)
+        return _choose(found, topic, lambda record: record.properties.get("UNIQ_KEY") == unique_key)
 
     def view(self, message_id: str, topic: str | None = None, deadline: Deadline | None = None) -> Record:
         """Return the message with this offset message id, from the broker whose address the id holds."""
@@ -191,24 +219,33 @@ class Messages:
 
     # --- replies -----------------------------------------------------------------------------------------------------
 
-    def _query(
-        self, topic: str, header: RequestHeader, is_meant: Callable[[Record], bool], deadline: Deadline | None
-    ) -> list[FoundMessage]:
-        """Return the found messages that `is_meant` accepts: brokers search by a hash and may return other messages."""
+    def _query(self, topic: str, header: RequestHeader, deadline: Deadline | None) -> dict[str, list[Record]]:
+        """Return the messages that each broker finds, by the hash of a key."""
         replies = self._brokers.ask_each(topic, header, absent=(QueryNotFound,), any_copy=True, deadline=deadline)
-        found = [
-            FoundMessage(MessageQueue(record.topic, broker_name, record.queue_id), record)
-            for broker_name, reply in replies.items()
-            for record in self._records(reply)
-            if record.topic == topic and is_meant(record)
-        ]
-        return sorted(found, key=lambda each: each.record.store_timestamp)
+        return {broker_name: self._records(reply) for broker_name, reply in replies.items()}
 
     def _records(self, reply: Reply) -> list[Record]:
         """Return the stored messages in a reply; their topics have the user's names."""
         with located(reply.request.where()):
             records = decode_records(reply.command.body)
         return [replace(record, topic=self._namespace.unwrap(record.topic)) for record in records]
+
+
+def _choose(
+    found: Mapping[str, Iterable[Record]], topic: str, is_meant: Callable[[Record], bool]
+) -> list[FoundMessage]:
+    """Return the messages that `is_meant` accepts: brokers search by a hash and may return other messages."""
+    chosen = [
+        FoundMessage(MessageQueue(record.topic, broker_name, record.queue_id), record)
+        for broker_name, records in found.items()
+        for record in records
+        if record.topic == topic and is_meant(record)
+    ]
+    return sorted(chosen, key=lambda each: each.record.store_timestamp)
+
+
+def _keys_of(record: Record) -> list[str]:
+    return record.properties.get("KEYS", "").split(" ")
 
 
 def send_back_request(

@@ -14,6 +14,14 @@ READER_GROUP = "TOOLS_CONSUMER"
 """The group for readers without a group of their own; it exists at every broker."""
 
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+SYSTEM_GROUPS = frozenset(
+    """
+    CID_ONSAPI_OWNER CID_ONSAPI_PERMISSION CID_ONSAPI_PULL CID_SYS_RMQ_TRANS CID_DefaultHeartBeatSyncerTopic
+    CID_ONS-HTTP-PROXY FILTERSRV_CONSUMER SELF_TEST_C_GROUP SELF_TEST_P_GROUP TOOLS_CONSUMER
+    __MONITOR_CONSUMER TOOLS_PRODUCER
+    """.split()
+)
+"""Groups of brokers and of RocketMQ's own tools."""
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_TOPICS = frozenset(
     {
@@ -36,6 +44,11 @@ SYSTEM_TOPICS = frozenset(
 def is_system_topic(topic: str) -> bool:
     """Return whether a topic is one that brokers use internally, by its name or prefix."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    """Return whether a consumer group is one of brokers or of RocketMQ's own tools, by its name or prefix."""
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from ..model import Address, MessageQueue
 from ..net.deadline import Deadline
 from ..wire.bodies import (
     ConsumerConnection,
+    ConsumerRunningInfo,
     ConsumeStats,
     KVTable,
     OffsetWrapper,
@@ -32,6 +33,7 @@ from ..wire.commands import (
     GetBrokerConfigRequestHeader,
     GetBrokerRuntimeInfoRequestHeader,
     GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
     GetConsumeStatsRequestHeader,
     GetTopicStatsInfoRequestHeader,
     RequestHeader,
@@ -40,12 +42,13 @@ from .nameserver import NameServers
 from .routes import MASTER_ID, BrokerEndpoints
 from .servers import Reply, ServerRequest, Servers
 
-__all__ = ["BrokerProcess", "Survey", "Surveyed", "answers_of", "read_settings"]
+__all__ = ["BrokerProcess", "Survey", "Surveyed", "answers_of", "number_in", "read_settings"]
 
 T = TypeVar("T")
 Surveyed = dict[str, T | RocketMQError]
 """The answer of each broker, or the error in its place, by broker name."""
 _OFFLINE = (ConsumerNotOnline, GroupWithoutMembers)
+_MOST_DIGITS = 18
 
 
 class BrokerProcess(NamedTuple):
@@ -101,6 +104,16 @@ class Survey:
         found = self._ask_masters(brokers, header, lambda reply: reply.body(ConsumerConnection), deadline)
         return {name: ConsumerConnection() if isinstance(each, _OFFLINE) else each for name, each in found.items()}
 
+    def fetch_running_infos(
+        self, group: str, places: Mapping[str, BrokerEndpoints], deadline: Deadline | None = None
+    ) -> Surveyed[ConsumerRunningInfo]:
+        """Return what each member reports about itself, by client id.
+
+        `places` names for each client id a broker that knows the member; the request goes through its master.
+        """
+        placed = {name: _place(broker, _running_info_header(group, name)) for name, broker in places.items()}
+        return self._ask_each(placed, lambda reply: reply.body(ConsumerRunningInfo), deadline)
+
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     def fetch_topic_stats(
@@ -140,6 +153,12 @@ class Survey:
         """Return the settings of each master."""
         return self._ask_masters(brokers, GetBrokerConfigRequestHeader(), read_settings, deadline)
 
+    def fetch_master_infos(
+        self, brokers: Iterable[BrokerEndpoints], deadline: Deadline | None = None
+    ) -> Surveyed[dict[str, str]]:
+        """Return the runtime figures of each master."""
+        return self._ask_masters(brokers, GetBrokerRuntimeInfoRequestHeader(), _read_figures, deadline)
+
     def fetch_runtime_infos(
         self, brokers: Iterable[BrokerEndpoints], deadline: Deadline | None = None
     ) -> dict[BrokerProcess, dict[str, str] | RocketMQError]:
@@ -155,10 +174,7 @@ class Survey:
         header = GetBrokerRuntimeInfoRequestHeader()
         requests = [ServerRequest(each.address, header, b"", each.broker_name, each.broker_id) for each in processes]
         results = self._ask_all(requests, deadline)
-        return {
-            process: _read(result, lambda reply: reply.body(KVTable).table)
-            for process, result in zip(processes, results, strict=True)
-        }
+        return {process: _read(result, _read_figures) for process, result in zip(processes, results, strict=True)}
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
@@ -169,7 +185,15 @@ class Survey:
         read: Callable[[Reply], T],
         deadline: Deadline | None,
     ) -> Surveyed[T]:
-        placed = {broker.broker_name: _place(broker, header) for broker in brokers}
+        return self._ask_each({broker.broker_name: _place(broker, header) for broker in brokers}, read, deadline)
+
+    def _ask_each(
+        self,
+        placed: Mapping[str, ServerRequest | RocketMQError],
+        read: Callable[[Reply], T],
+        deadline: Deadline | None,
+    ) -> Surveyed[T]:
+        """Send all requests at once; an error in the place of a request or a reply is its result."""
         sent = {name: each for name, each in placed.items() if isinstance(each, ServerRequest)}
         replies = dict(zip(sent, self._ask_all(tuple(sent.values()), deadline), strict=True))
         failed = {name: each for name, each in placed.items() if isinstance(each, RocketMQError)}
@@ -202,6 +226,20 @@ def read_settings(reply: Reply) -> dict[str, str]:
     lines = str(reply.command.body, "utf-8", "replace").splitlines()
     pairs = (line.partition("=") for line in lines if not line.startswith("#"))
     return {name: value for name, equals, value in pairs if equals}
+
+
+def number_in(figures: Mapping[str, str], name: str) -> int | None:
+    """Return a number, not below 0, that a broker reports under a name; None if it reports none."""
+    text = figures.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
+
+
+def _read_figures(reply: Reply) -> dict[str, str]:
+    return reply.body(KVTable).table
+
+
+def _running_info_header(group: str, client_id: str) -> GetConsumerRunningInfoRequestHeader:
+    return GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client_id, jstack_enable=False)
 
 
 def _place(broker: BrokerEndpoints, header: RequestHeader) -> ServerRequest | RocketMQError:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ..errors import shown
-from ..model import SendRequest
+from ..model import CAUSE, ORIGIN_TOPIC, SendRequest
 from ..wire.compression import compression_of, decompress
 from ..wire.properties import is_reserved, is_utf8, parse_properties
 from .columns import Columns, read_columns
@@ -22,7 +22,6 @@ from .faults import Fault
 
 __all__ = ["CAUSE", "ORIGIN_TOPIC", "DeadLetter", "letter_of_request", "letters_of_rows", "to_batch"]
 
-CAUSE, ORIGIN_TOPIC = "CAUSE", "ORIGIN_TOPIC"
 _MOST_CAUSE = 1000
 _PROPERTY = pa.struct([("key", pa.string()), ("value", pa.binary())])
 

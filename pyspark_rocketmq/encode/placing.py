@@ -18,11 +18,14 @@ from .arrays import EMPTY, Integers, Mask, java_hashes, sizes_of, to_arrow
 from .columns import Columns, NamedQueues
 from .faults import Fault
 
-__all__ = ["ANY_QUEUE", "Placing", "Queues", "place_rows"]
+__all__ = ["ANY_QUEUE", "ListQueues", "Placing", "place_rows"]
 
 ANY_QUEUE = -1
-Queues = Callable[[str], Sequence[MessageQueue]]
-"""Returns the writable queues of a topic, the same for all rows of a batch, in the order of Java's client."""
+ListQueues = Callable[[str], Sequence[MessageQueue]]
+"""Returns the writable queues of a topic, the same for all rows of a batch, in the order of Java's client.
+
+Raises if there are none.
+"""
 
 
 class Placing(NamedTuple):
@@ -35,20 +38,16 @@ class Placing(NamedTuple):
     queue_of: Integers
     """The place of each row's queue among those of its topic, or `ANY_QUEUE`."""
     faults: dict[int, Fault]
-    """The rows whose topic is missing, or whose queue does not exist or is not writable."""
+    """The rows whose queue does not exist or is not writable."""
 
 
-def place_rows(columns: Columns, queues_of: Queues, *, by_key: bool) -> Placing:
+def place_rows(columns: Columns, queues_of: ListQueues, *, by_key: bool) -> Placing:
     """Choose the queue of each row: the one that it names; else, with `by_key`, that of its sharding key; else any."""
     topics, topic_of = _topics(columns)
     queue_of = np.full(columns.count, ANY_QUEUE, np.int64)
     placing = Placing(topics, [queues_of(topic) for topic in topics], topic_of, queue_of, {})
     for code, queues in enumerate(placing.queues):
         rows = topic_of == code
-        if not queues:
-            fault = Fault("topic", f"no name server knows {placing.topics[code]}; create it")
-            placing.faults.update(dict.fromkeys(np.flatnonzero(rows).tolist(), fault))
-            continue
         if by_key and columns.sharding_key is not None:
             _place_by_key(rows & (sizes_of(columns.sharding_key) > 0), columns.sharding_key, len(queues), queue_of)
         if columns.queues is not None:

@@ -22,7 +22,7 @@ from .arrays import Integers, Mask, buffer_of, fixed_texts, hash_texts, join, mi
 from .columns import Columns, read_columns
 from .faults import Fault, find_faults
 from .ids import BatchIdentity, ids_by_content, ids_by_row_id
-from .placing import ANY_QUEUE, Placing, Queues, place_rows
+from .placing import ANY_QUEUE, ListQueues, Placing, place_rows
 from .settings import EncodeSettings
 from .texts import property_texts, with_id
 
@@ -47,7 +47,9 @@ class Encoded(NamedTuple):
 class Encoder:
     """Encodes the record batches of one task, which must come in their order, because rows are numbered across them."""
 
-    def __init__(self, settings: EncodeSettings, identity: BatchIdentity, partition: int, queues_of: Queues) -> None:
+    def __init__(
+        self, settings: EncodeSettings, identity: BatchIdentity, partition: int, queues_of: ListQueues
+    ) -> None:
         self._settings = settings
         self._identity = identity
         self._partition = partition

@@ -20,7 +20,7 @@ class Figure:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether there is a number that could not be had."""
+        """Whether there is a number that is not known."""
         return self.unknown is not None
 
 
@@ -42,9 +42,13 @@ class QueueLag:
     bytes: Figure
     """An estimate: messages, times the mean stored size of the next ones of the topic at the broker."""
     seconds: Figure
-    """Age of the next message by its store time and the clock of this machine; 0 if none waits."""
+    """Age of the next message by its store time and the broker's clock; 0 if none waits."""
     retention_seconds: Figure
-    """Seconds until the broker may delete the next message because of its age; no value if none waits."""
+    """Seconds until the broker may delete the next message, by its age and the broker's settings.
+
+    It is 0 if the broker has deleted the message or deletes messages of any age, because its disk is nearly full. There
+    is no value if no message waits.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ class Lag:
     total: TotalLag
     unanswered: Mapping[str, RocketMQError] = field(default_factory=dict)
     """The errors of brokers that did not answer, by name; they may have more queues than those that are known."""
+    without_clock: Mapping[str, RocketMQError] = field(default_factory=dict)
+    """The errors of brokers that did not tell their time, by name; ages there are by the clock of this machine."""
 
 
 _Numbers = list[int | float]

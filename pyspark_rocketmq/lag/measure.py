@@ -1,40 +1,51 @@
-"""Measure the lag from standings: ask for the next messages, and for how long brokers keep messages.
+"""Measure the lag from standings: ask for the next messages, for brokers' clocks, and how long they keep messages.
 
-The next message of every queue that is behind is pulled, all in one burst per broker, under the group for readers
+The next message of every queue that is behind is pulled, a portion of all queues at a time, under the group for readers
 without one. Its store time gives the age, its size and those of a few more give the bytes. Pulls under the measured
 group's name would take away an administrator's reset from it.
+
+A broker stamps messages with its own clock. So ages are by that clock, which one request to each broker reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from ..broker_errors import PullNotFound, PullOffsetMoved, PullRetryImmediately
 from ..cluster.broker import to_queue
+from ..cluster.clocks import skew_ms
 from ..cluster.cluster import Cluster
 from ..cluster.names import READER_GROUP
 from ..cluster.routes import BrokerEndpoints
 from ..cluster.servers import Reply
-from ..errors import RocketMQError, located
+from ..cluster.survey import number_in
+from ..errors import MalformedFrame, RocketMQError, located
 from ..model import MessageQueue, sort_queues
 from ..pull.remoting import pull_header
 from ..pull.settings import Subscription
 from ..wire.record import decode_records, message_count_of
 from .figures import Figure, Lag, QueueLag, TotalLag
-from .standings import Standing, Standings, fetch_group_standings, fetch_query_standings
+from .standings import NO_POSITION, Standing, Standings, fetch_group_standings, fetch_query_standings
 
 __all__ = ["measure_group", "measure_positions"]
 
 _SAMPLE = 32
 """Number of messages whose mean size is taken, for each topic at each broker."""
+_PORTION = 64
+"""Queues that are pulled at a time: a reply may have 4 MiB, and is dropped when it is read."""
 _CLOCK_TOLERANCE_MS = 1000
 _HOUR_S = 3600
-_RESERVED = "fileReservedTime"
+_FORCED_AT_PERCENT = 85
+"""Disk usage from which brokers delete messages of any age, unless they are told otherwise."""
 _VANISHED = "no broker reports this queue any more: its broker is not registered, or the queue was removed"
 _NOTHING = Figure()
 _ZERO = Figure(0)
+
+_Clock = Callable[[], int]
+"""A function that returns the time by the clock of this machine, in milliseconds since 1970."""
 
 
 def measure_group(
@@ -45,11 +56,12 @@ def measure_group(
     Raise if no broker answers; a broker that does not answer makes the figures of its queues unknown. A broker that is
     not registered any more is not asked; its queues are found only in `known`, queues that were measured before.
     """
+    clock = _clock_from(now_ms)
     brokers = cluster.survey.fetch_brokers()
     standings, unanswered = fetch_group_standings(cluster, brokers, group, topic)
     vanished = {queue: _vanished(unanswered.get(queue.broker_name)) for queue in known}
     missing = next((f"{name} may have more queues: {error}" for name, error in unanswered.items()), None)
-    return replace(_measure(cluster, brokers, {**vanished, **standings}, now_ms, missing), unanswered=unanswered)
+    return replace(_measure(cluster, brokers, {**vanished, **standings}, clock, missing), unanswered=unanswered)
 
 
 def _vanished(error: RocketMQError | None) -> Standing:
@@ -64,8 +76,15 @@ def measure_positions(
 
     `missing` is the reason why further positions are not known.
     """
+    clock = _clock_from(now_ms)
     brokers = cluster.survey.fetch_brokers()
-    return _measure(cluster, brokers, fetch_query_standings(cluster, positions), now_ms, missing)
+    return _measure(cluster, brokers, fetch_query_standings(cluster, positions), clock, missing)
+
+
+def _clock_from(now_ms: int) -> _Clock:
+    """Return a clock that shows `now_ms` now."""
+    started = time.monotonic()
+    return lambda: now_ms + int(1000 * (time.monotonic() - started))
 
 
 class _Next(NamedTuple):
@@ -82,23 +101,31 @@ _Found = _Next | RocketMQError | None
 """The next message; an error; None if the broker holds none from the position on."""
 
 
+class _Keeper(NamedTuple):
+    """A broker's time, and for how long it keeps messages."""
+
+    now_ms: int
+    kept_s: Figure
+    """Seconds; 0 if the broker deletes messages of any age."""
+
+
 def _measure(
     cluster: Cluster,
     brokers: Iterable[BrokerEndpoints],
     standings: Standings,
-    now_ms: int,
+    clock: _Clock,
     missing: str | None,
 ) -> Lag:
     behind = {queue: int(each.position.value or 0) for queue, each in standings.items() if _is_behind(each)}
     found = _fetch_next(cluster, behind, _largest(standings, behind))
     holding = {queue.broker_name for queue in behind}
-    reserved = _fetch_reserved(cluster, [each for each in brokers if each.broker_name in holding])
+    keepers, without_clock = _fetch_keepers(cluster, [each for each in brokers if each.broker_name in holding], clock)
     mean_sizes = _mean_sizes(found)
     queues = tuple(
-        _queue_lag(queue, standings[queue], found.get(queue), mean_sizes, reserved, now_ms)
+        _queue_lag(queue, standings[queue], found.get(queue), mean_sizes, keepers.get(queue.broker_name))
         for queue in sort_queues(standings)
     )
-    return Lag(queues, TotalLag.of(queues, missing))
+    return Lag(queues, TotalLag.of(queues, missing), without_clock=without_clock)
 
 
 def _is_behind(standing: Standing) -> bool:
@@ -137,12 +164,21 @@ def _fetch_next(
 def _pull_each(
     cluster: Cluster, offsets: Mapping[MessageQueue, int], sampled: Collection[MessageQueue]
 ) -> dict[MessageQueue, _Found]:
-    requests = {}
-    for queue, offset in offsets.items():
-        count = _SAMPLE if queue in sampled else 1
-        requests[queue] = to_queue(queue, pull_header(queue, READER_GROUP, Subscription(), offset, count))
-    results = cluster.brokers.try_all(requests)
-    return {queue: _read_next(result, offsets[queue]) for queue, result in results.items()}
+    found: dict[MessageQueue, _Found] = {}
+    for portion in _portions(offsets):
+        requests = {}
+        for queue in portion:
+            count = _SAMPLE if queue in sampled else 1
+            requests[queue] = to_queue(queue, pull_header(queue, READER_GROUP, Subscription(), offsets[queue], count))
+        results = cluster.brokers.try_all(requests)
+        found |= {queue: _read_next(result, offsets[queue]) for queue, result in results.items()}
+    return found
+
+
+def _portions(queues: Iterable[MessageQueue]) -> Iterator[list[MessageQueue]]:
+    """Yield the queues in portions, in each of which all brokers have their share."""
+    spread = sorted(queues, key=lambda queue: (queue.queue_id, queue))
+    return (spread[start : start + _PORTION] for start in range(0, len(spread), _PORTION))
 
 
 def _read_next(result: Reply | RocketMQError, offset: int) -> _Found:
@@ -171,22 +207,55 @@ def _mean_sizes(found: Mapping[MessageQueue, _Found]) -> dict[tuple[str, str], f
     return {part: size / max(1, count) for part, (size, count) in sums.items()}
 
 
-# --- retention -------------------------------------------------------------------------------------------------------
+# --- clocks and retention --------------------------------------------------------------------------------------------
 
 
-def _fetch_reserved(cluster: Cluster, brokers: Collection[BrokerEndpoints]) -> dict[str, Figure]:
-    """Return for how many seconds each broker keeps messages."""
-    found = cluster.survey.fetch_broker_configs(brokers)
-    return {name: _reserved_s(each) for name, each in found.items()}
+def _fetch_keepers(
+    cluster: Cluster, brokers: Collection[BrokerEndpoints], clock: _Clock
+) -> tuple[dict[str, _Keeper], dict[str, RocketMQError]]:
+    """Return time and retention of each broker, and the errors of those that do not tell their time."""
+    asked_ms = clock()
+    figures = cluster.survey.fetch_master_infos(brokers)
+    answered_ms = clock()
+    settings = cluster.survey.fetch_broker_configs(brokers)
+    skews = {name: _skew_ms(name, each, asked_ms, answered_ms) for name, each in figures.items()}
+    now_ms = clock()
+    keepers = {
+        name: _Keeper(now_ms + (skew if isinstance(skew, int) else 0), _kept_s(settings[name], figures[name]))
+        for name, skew in skews.items()
+    }
+    return keepers, {name: skew for name, skew in skews.items() if isinstance(skew, RocketMQError)}
 
 
-def _reserved_s(settings: Mapping[str, str] | RocketMQError) -> Figure:
+def _skew_ms(
+    name: str, figures: Mapping[str, str] | RocketMQError, asked_ms: int, answered_ms: int
+) -> int | RocketMQError:
+    if isinstance(figures, RocketMQError):
+        return figures
+    skew = skew_ms(figures, asked_ms, answered_ms)
+    return MalformedFrame("the broker does not report its start and uptime", broker=name) if skew is None else skew
+
+
+def _kept_s(settings: Mapping[str, str] | RocketMQError, figures: Mapping[str, str] | RocketMQError) -> Figure:
+    """Return for how many seconds a broker keeps messages, given its settings and runtime figures."""
     if isinstance(settings, RocketMQError):
         return Figure(unknown=str(settings))
-    text = settings.get(_RESERVED, "")
-    if not (text.isascii() and text.isdigit()):
-        return Figure(unknown=f"the broker does not report {_RESERVED}")
-    return Figure(int(text) * _HOUR_S)
+    if not isinstance(figures, RocketMQError) and _deletes_by_force(settings, figures):
+        return _ZERO
+    hours = number_in(settings, "fileReservedTime")
+    if hours is None:
+        return Figure(unknown="the broker does not report fileReservedTime")
+    return Figure(hours * _HOUR_S)
+
+
+def _deletes_by_force(settings: Mapping[str, str], figures: Mapping[str, str]) -> bool:
+    """Return whether a broker deletes messages of any age, because its disk is nearly full."""
+    percent = number_in(settings, "diskSpaceCleanForciblyRatio") or _FORCED_AT_PERCENT
+    try:
+        used = float(figures.get("commitLogDiskRatio", ""))
+    except ValueError:
+        return False
+    return settings.get("cleanFileForciblyEnable", "true") == "true" and 100 * used > percent
 
 
 # --- one queue -------------------------------------------------------------------------------------------------------
@@ -197,12 +266,11 @@ def _queue_lag(
     standing: Standing,
     found: _Found,
     mean_sizes: Mapping[tuple[str, str], float],
-    reserved: Mapping[str, Figure],
-    now_ms: int,
+    keeper: _Keeper | None,
 ) -> QueueLag:
     messages = _messages(standing)
     mean = mean_sizes.get((queue.topic, queue.broker_name))
-    gone, seconds, retention = _of_next(standing, messages, found, reserved.get(queue.broker_name, _NOTHING), now_ms)
+    gone, seconds, retention = _judge_next(standing, messages, found, keeper)
     return QueueLag(
         topic=queue.topic,
         broker=queue.broker_name,
@@ -219,7 +287,7 @@ def _queue_lag(
 
 def _messages(standing: Standing) -> Figure:
     position, end = standing
-    if end.value == 0:
+    if end.value == 0 and position.unknown == NO_POSITION:
         return _ZERO  # An empty queue has nothing to read, wherever the group begins.
     unknown = end.unknown or position.unknown
     if unknown is not None:
@@ -235,26 +303,27 @@ def _bytes(messages: Figure, mean: float | None, found: _Found) -> Figure:
     if not messages.value:
         return messages
     if mean is None:
-        return Figure(unknown=_why(found))
+        return Figure(unknown=_reason(found))
     return Figure(round(int(messages.value) * mean))
 
 
-def _of_next(
-    standing: Standing, messages: Figure, found: _Found, reserved: Figure, now_ms: int
+def _judge_next(
+    standing: Standing, messages: Figure, found: _Found, keeper: _Keeper | None
 ) -> tuple[Figure, Figure, Figure]:
     """Return what the next message tells: how many are gone before it, its age, and its time to retention."""
     if messages.is_unknown:
         return messages, messages, messages
     if not messages.value:
         return _ZERO, _ZERO, _NOTHING
-    if not isinstance(found, _Next):
-        unknown = Figure(unknown=_why(found))
+    if not isinstance(found, _Next) or keeper is None:
+        unknown = Figure(unknown=_VANISHED if keeper is None else _reason(found))
         return unknown, unknown, unknown
     gone = found.first_offset - int(standing.position.value or 0)
-    return Figure(gone), _age(found, now_ms), _retention(found, gone, reserved, now_ms)
+    age = _age(found, keeper.now_ms)
+    return Figure(gone), age, _retention(age, gone, keeper.kept_s)
 
 
-def _why(found: _Found) -> str:
+def _reason(found: _Found) -> str:
     if isinstance(found, RocketMQError):
         return str(found)
     return "the broker returned no message at the position"
@@ -268,10 +337,9 @@ def _age(found: _Next, now_ms: int) -> Figure:
     return Figure(max(0, age_ms) / 1000)
 
 
-def _retention(found: _Next, gone: int, reserved: Figure, now_ms: int) -> Figure:
-    if gone:
+def _retention(age: Figure, gone: int, kept_s: Figure) -> Figure:
+    if gone or kept_s.value == 0:
         return _ZERO
-    if reserved.value is None:
-        return reserved
-    kept_until_ms = found.store_ms + int(reserved.value) * 1000
-    return Figure(max(0, kept_until_ms - now_ms) / 1000)
+    if age.value is None or kept_s.value is None:
+        return kept_s if kept_s.is_unknown else age
+    return Figure(max(0, kept_s.value - age.value))

@@ -6,24 +6,32 @@ So queues at 0 are asked again, one by one, whether they have a position.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from typing import NamedTuple
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
-from ..broker_errors import QueryNotFound
+from ..broker_errors import NoPermission, QueryNotFound, RequestCodeNotSupported
 from ..cluster.broker import RoutedRequest, to_queue
 from ..cluster.cluster import Cluster
 from ..cluster.routes import BrokerEndpoints
+from ..cluster.servers import Reply
 from ..cluster.survey import answers_of
 from ..errors import RocketMQError
 from ..model import MessageQueue
 from ..wire.bodies import OffsetWrapper, TopicOffset, TopicStatsTable
-from ..wire.commands import GetTopicStatsInfoRequestHeader, QueryConsumerOffsetRequestHeader
+from ..wire.commands import (
+    GetMaxOffsetRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    OffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+)
 from .figures import Figure
 
-__all__ = ["GroupStandings", "Standing", "Standings", "fetch_group_standings", "fetch_query_standings"]
+__all__ = ["NO_POSITION", "GroupStandings", "Standing", "Standings", "fetch_group_standings", "fetch_query_standings"]
+
+K = TypeVar("K", bound=Hashable)
 
 NO_POSITION = "the group has committed no position in this queue"
+_REFUSALS = (RequestCodeNotSupported, NoPermission)
 
 
 class Standing(NamedTuple):
@@ -57,27 +65,46 @@ def fetch_group_standings(
     offsets = {queue: each for table in answers_of(found).values() for queue, each in table.items()}
     missing = _find_missing(cluster, group, [queue for queue, each in offsets.items() if each.consumer_offset <= 0])
     standings = {queue: _standing(each, missing.get(queue)) for queue, each in offsets.items()}
-    if topic is not None:
-        # The route of the one topic has all of its brokers, so that no queue is missing.
-        return GroupStandings(standings | _unanswered(cluster, topic, failed), {})
-    for each in {queue.topic for queue in offsets}:
-        with suppress(RocketMQError):
+    # The route of a single topic has all of its brokers, so that no queue is missing.
+    unanswered = failed if topic is None else {}
+    for each in {queue.topic for queue in offsets} if topic is None else {topic}:
+        try:
             standings |= _unanswered(cluster, each, failed)
-    return GroupStandings(standings, failed)
+        except RocketMQError:
+            unanswered = failed
+    return GroupStandings(standings, unanswered)
 
 
 def fetch_query_standings(cluster: Cluster, positions: Mapping[MessageQueue, int]) -> Standings:
     """Return the given positions with the ends of their queues."""
-    parts = {(queue.topic, queue.broker_name) for queue in positions}
+    ends = _fetch_ends(cluster, positions)
+    return {queue: Standing(Figure(position), ends[queue]) for queue, position in positions.items()}
+
+
+def _fetch_ends(cluster: Cluster, queues: Collection[MessageQueue]) -> dict[MessageQueue, Figure]:
+    """Return the end of each queue: by one request per topic and broker, or by one per queue if the broker refuses."""
+    parts = {(queue.topic, queue.broker_name) for queue in queues}
     requests = {part: RoutedRequest(*part, GetTopicStatsInfoRequestHeader(topic=part[0])) for part in sorted(parts)}
-    ends: dict[tuple[str, str], Mapping[MessageQueue, TopicOffset] | RocketMQError] = {}
-    for part, result in cluster.brokers.try_all(requests).items():
-        ends[part] = result if isinstance(result, RocketMQError) else result.body(TopicStatsTable).offset_table
+    tables = {part: _read_table(result) for part, result in _try_twice(cluster, requests).items()}
     wrap = cluster.settings.namespace.wrap_queue
-    return {
-        queue: Standing(Figure(position), _end(wrap(queue), ends[queue.topic, queue.broker_name]))
-        for queue, position in positions.items()
+    found = {queue: tables[queue.topic, queue.broker_name] for queue in queues}
+    refused = [queue for queue, table in found.items() if isinstance(table, _REFUSALS)]
+    return {queue: _end(wrap(queue), table) for queue, table in found.items()} | _fetch_ends_singly(cluster, refused)
+
+
+def _fetch_ends_singly(cluster: Cluster, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Figure]:
+    requests = {
+        queue: to_queue(queue, GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id))
+        for queue in queues
     }
+    return {queue: _read_end(result) for queue, result in _try_twice(cluster, requests).items()}
+
+
+def _try_twice(cluster: Cluster, requests: Mapping[K, RoutedRequest]) -> dict[K, Reply | RocketMQError]:
+    """Send all requests, and those that failed with a retriable error once more; return replies and errors."""
+    results = cluster.brokers.try_all(requests)
+    failed = {key for key, each in results.items() if isinstance(each, RocketMQError) and each.retriable}
+    return results | cluster.brokers.try_all({key: requests[key] for key in failed}) if failed else results
 
 
 def _standing(offsets: OffsetWrapper, missing: str | None) -> Standing:
@@ -110,7 +137,28 @@ def _unanswered(cluster: Cluster, topic: str, failed: Mapping[str, RocketMQError
     }
 
 
-def _end(queue: MessageQueue, found: Mapping[MessageQueue, TopicOffset] | RocketMQError) -> Figure:
+_Table = Mapping[MessageQueue, TopicOffset]
+
+
+def _read_table(result: Reply | RocketMQError) -> _Table | RocketMQError:
+    if isinstance(result, RocketMQError):
+        return result
+    try:
+        return result.body(TopicStatsTable).offset_table
+    except RocketMQError as error:
+        return error
+
+
+def _read_end(result: Reply | RocketMQError) -> Figure:
+    if isinstance(result, RocketMQError):
+        return Figure(unknown=str(result))
+    try:
+        return Figure(max(0, result.header(OffsetResponseHeader).offset))
+    except RocketMQError as error:
+        return Figure(unknown=str(error))
+
+
+def _end(queue: MessageQueue, found: _Table | RocketMQError) -> Figure:
     if isinstance(found, RocketMQError):
         return Figure(unknown=str(found))
     if queue not in found:

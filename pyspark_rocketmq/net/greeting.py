@@ -1,7 +1,7 @@
-"""Find out which protocol a server speaks that does not answer as a RocketMQ server does.
+"""Find out which protocol a server speaks that does not answer as a RocketMQ server does, and how long it is trusted.
 
 A gRPC server sends the first frame of HTTP/2 unasked, an HTTP server answers a line of HTTP, and a TLS server shakes
-hands.
+hands. A server is asked without encryption first, and then over TLS; each attempt may fail in any way.
 """
 
 from __future__ import annotations
@@ -16,12 +16,18 @@ from .deadline import Deadline
 from .settings import NetSettings, TlsSettings
 from .transport import READ, Transport, connect, wait_ready
 
-__all__ = ["Greeting", "identify"]
+__all__ = ["Greeting", "fetch_certificate_end", "identify"]
 
+_LONGEST_S = 2.5
+"""The most time for all attempts."""
 _UNASKED_S, _ASKED_S = 0.3, 1.0
 _LINE = b"GET / HTTP/1.0\r\n\r\n"
+_ENOUGH = 12
+"""The number of bytes that tell protocols apart."""
 _HTTP2_SETTINGS = 4
 """The type of the frame that every HTTP/2 server sends first; it is the fourth byte of the frame."""
+_BAD_REQUEST = b" 400"
+"""The status with which an HTTP server answers plain text at a port for TLS."""
 
 
 class Greeting(Enum):
@@ -34,30 +40,54 @@ class Greeting(Enum):
 
 def identify(address: Address, settings: NetSettings) -> Greeting | None:
     """Return the protocol that the server at an address speaks; None if it is none of these, or cannot be reached."""
-    with suppress(RocketMQError):
-        with closing(connect(address, settings.connect_deadline(), replace(settings, tls=None))) as stream:
-            if greeting := _classify(_receive(stream, _UNASKED_S)) or _classify(_ask(stream)):
-                return greeting
-        # Nothing is sent over this stream, so the server's certificate does not matter.
-        unverified = replace(settings, tls=TlsSettings(verify_server=False))
-        with closing(connect(address, settings.connect_deadline(), unverified)):
-            return Greeting.TLS
-    return None
+    deadline = Deadline.after(_LONGEST_S)
+    plain = _listen(address, deadline, replace(settings, tls=None)) or b""
+    greeting = _classify(plain)
+    if greeting is not None and not plain.endswith(_BAD_REQUEST):
+        return greeting
+    # Nothing but a line of HTTP is sent over this stream, so the server's certificate does not matter.
+    unverified = replace(settings.tls or TlsSettings(), verify_server=False)
+    encrypted = _listen(address, deadline, replace(settings, tls=unverified))
+    return greeting if encrypted is None else _classify(encrypted) or Greeting.TLS
 
 
-def _ask(stream: Transport) -> bytes:
-    stream.send(memoryview(_LINE))
-    return _receive(stream, _ASKED_S)
+def fetch_certificate_end(address: Address, settings: NetSettings) -> float | None:
+    """Return the time until which a server's certificate is valid, in seconds since 1970.
+
+    Return None if the settings do not check it. Raise `ConnectError` if it is not trusted, or there is no server.
+    """
+    with closing(connect(address, settings.connect_deadline(), settings)) as stream:
+        return stream.certificate_end
 
 
-def _receive(stream: Transport, seconds: float) -> bytes:
-    """Return the bytes that arrive first within a time; none if the server is silent or closes the stream."""
-    space, deadline = bytearray(64), Deadline.after(seconds)
-    while wait_ready([(stream, READ)], deadline.remaining()):
-        count = stream.receive_into(memoryview(space))
-        if count is not None:
-            return bytes(space[:count])
+def _listen(address: Address, deadline: Deadline, settings: NetSettings) -> bytes | None:
+    """Return the first bytes that a server sends, unasked or else when asked; None if no stream can be opened."""
+    try:
+        stream = connect(address, deadline, settings)
+    except RocketMQError:
+        return None
+    with closing(stream), suppress(RocketMQError):
+        if unasked := _receive(stream, _within(deadline, _UNASKED_S)):
+            return unasked
+        stream.send(memoryview(_LINE))
+        return _receive(stream, _within(deadline, _ASKED_S))
     return b""
+
+
+def _within(deadline: Deadline, seconds: float) -> Deadline:
+    return Deadline.after(min(seconds, deadline.remaining()))
+
+
+def _receive(stream: Transport, deadline: Deadline) -> bytes:
+    """Return the first bytes that arrive, at most `_ENOUGH`; fewer if the server is silent or closes the stream."""
+    data = bytearray()
+    while len(data) < _ENOUGH and not deadline.expired and wait_ready([(stream, READ)], deadline.remaining()):
+        space = bytearray(_ENOUGH - len(data))
+        count = stream.receive_into(memoryview(space))
+        if count == 0:
+            break
+        data += space[: count or 0]
+    return bytes(data)
 
 
 def _classify(data: bytes) -> Greeting | None:

@@ -203,7 +203,9 @@ class Pipeline(Generic[G, R, T]):
         now, longest_s = self._clock(), self._kind.timeout_s
         limit = min(now, state.answered_due - longest_s) if is_talking else now
         if not is_talking and state.first_due <= now and state.connection.heard_at < state.first_due - longest_s:
-            self._fail_all(state, self._timed_out(state), drained)
+            error = self._timed_out(state)
+            error.is_silent = True
+            self._fail_all(state, error, drained)
         while state.pending and state.first_due <= limit:
             opaque = next(iter(state.pending))
             _, group, request = state.pending.pop(opaque)

@@ -43,6 +43,12 @@ class TlsStream:
         self._sock.close()
 
     @property
+    def certificate_end(self) -> float | None:
+        """The time until which the server's certificate is valid, in seconds since 1970; None if it was not checked."""
+        end = (self._tls.getpeercert() or {}).get("notAfter")
+        return ssl.cert_time_to_seconds(end) if isinstance(end, str) else None
+
+    @property
     def holds_bytes(self) -> bool:
         """Whether the stream holds bytes that it has read from the socket and that `recv_into` has not returned yet."""
         return bool(self._incoming.pending or self._tls.pending())

@@ -19,6 +19,7 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any, Protocol
@@ -53,6 +54,11 @@ if sys.platform == "win32":
                 selector.register(waitable.fileno(), needs)
             return bool(selector.select(timeout_s))
 
+    def wait_for_hangup(waitable: Waitable, timeout_s: float) -> bool:
+        """Wait, and return False: this system does not tell that the other end of a pipe is closed."""
+        time.sleep(timeout_s)
+        return False
+
 else:
     _POLLED = {READ: select.POLLIN, WRITE: select.POLLOUT, READ | WRITE: select.POLLIN | select.POLLOUT}
 
@@ -65,6 +71,12 @@ else:
         for waitable, needs in waits:
             poll.register(waitable.fileno(), _POLLED[needs])
         return bool(poll.poll(None if timeout_s is None else math.ceil(timeout_s * 1000)))
+
+    def wait_for_hangup(waitable: Waitable, timeout_s: float) -> bool:
+        """Wait until the other end of a pipe or terminal is closed; return False if the timeout comes first."""
+        poll = select.poll()
+        poll.register(waitable.fileno(), 0)
+        return bool(poll.poll(math.ceil(timeout_s * 1000)))
 
 
 class Transport:
@@ -82,6 +94,11 @@ class Transport:
     def fileno(self) -> int:
         """Return the descriptor, -1 once closed."""
         return self._sock.fileno()
+
+    @property
+    def certificate_end(self) -> float | None:
+        """The time until which the server's certificate is valid, in seconds since 1970; None if it was not checked."""
+        return self._sock.certificate_end if isinstance(self._sock, TlsStream) else None
 
     def needs(self, *, write: bool) -> int:
         """Return the events (READ, WRITE) to wait for before the next attempt to receive, or to send if `write`."""
@@ -298,6 +315,8 @@ def _reason(cause: Exception | None) -> str:
 
 _OTHER_HOST = (62, 64)
 """OpenSSL's codes for a certificate that names other hosts (62), or other IP addresses (64)."""
+_OTHER_TIME = (9, 10)
+"""OpenSSL's codes for a certificate that is not valid yet (9), or has expired (10)."""
 
 
 def _tls_context(settings: TlsSettings) -> ssl.SSLContext:
@@ -377,6 +396,8 @@ def _advise_on_certificate(cause: ssl.SSLCertVerificationError) -> str:
     """Return advice on a refused certificate; it ends with the option to trust any server, which lets impostors in."""
     if cause.verify_code in _OTHER_HOST:
         cure = "use a host that the certificate names, in nameServer or by brokerAddressMap, or renew the certificate"
+    elif cause.verify_code in _OTHER_TIME:
+        cure = "renew the server's certificate, or correct the clock here"
     else:
         cure = "name its CA with tlsTrustCertPath or tlsTrustCert"
     return f"{cure}; only in tests, tlsAuthServer=false trusts any server"

@@ -35,7 +35,7 @@ from .reader_options import (
     ShareSettings,
 )
 from .table import addressing, batching, grouping, pulling, row_format, security, selection, start_and_stop, writing
-from .writer_options import QueueSelector, WriterOptions
+from .writer_options import QueueChoice, WriterOptions
 
 __all__ = [
     "broadcasts",
@@ -289,7 +289,7 @@ def _build_encode(given: GivenOptions) -> EncodeSettings:
         batch_rows=given.get(writing.BATCH_ROWS),
         compress_over_bytes=given.get(writing.COMPRESS_OVER),
         compression=given.get(writing.COMPRESSION),
-        places_by_key=given.get(writing.QUEUE_SELECTOR) is not QueueSelector.ROUND_ROBIN,
+        places_by_key=given.get(writing.QUEUE_SELECTOR) is not QueueChoice.ROUND_ROBIN,
     )
 
 

@@ -28,7 +28,7 @@ from .rules import (
     without_group,
 )
 from .table import addressing, batching, grouping, pulling, row_format, security, selection, start_and_stop, writing
-from .writer_options import BadRows, QueueSelector
+from .writer_options import BadRows, QueueChoice
 
 __all__ = ["RULES", "check_rules"]
 
@@ -262,7 +262,7 @@ _WRITING: tuple[Rule, ...] = (
     ),
     Rule(
         writing.KEY_ORDER,
-        both(says(writing.KEY_ORDER, True), says(writing.QUEUE_SELECTOR, QueueSelector.ROUND_ROBIN)),
+        both(says(writing.KEY_ORDER, True), says(writing.QUEUE_SELECTOR, QueueChoice.ROUND_ROBIN)),
         "not together with queueSelector=roundRobin, which ignores keys",
         _DROP_ONE,
     ),

@@ -14,7 +14,7 @@ from ..cluster.settings import ClusterSettings
 from ..encode.settings import EncodeSettings
 from ..send.settings import SendSettings
 
-__all__ = ["BadRows", "GivenBatch", "QueueSelector", "WriterOptions"]
+__all__ = ["BadRows", "GivenBatch", "QueueChoice", "WriterOptions"]
 
 
 class BadRows(Enum):
@@ -25,7 +25,7 @@ class BadRows(Enum):
     DROP = "drop"
 
 
-class QueueSelector(Enum):
+class QueueChoice(Enum):
     """The ways to choose the queue of a row."""
 
     AUTO = "auto"
@@ -47,7 +47,7 @@ class WriterOptions:
     cluster: ClusterSettings
     send: SendSettings
     encode: EncodeSettings = field(default_factory=EncodeSettings)
-    queue_selector: QueueSelector = QueueSelector.AUTO
+    queue_selector: QueueChoice = QueueChoice.AUTO
     on_bad_row: BadRows = BadRows.FAIL
     dead_letter_topic: str | None = None
     sink_name: str = ""

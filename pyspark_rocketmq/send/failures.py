@@ -29,7 +29,7 @@ from ..errors import (
 )
 from ..wire.header import Command
 
-__all__ = ["Cure", "Verdict", "judge", "left_behind", "status_error", "stopped"]
+__all__ = ["Judgement", "NextStep", "earlier_send_failed_error", "judge", "status_error", "stopped_error"]
 
 _BUSY = (SystemBusy, FlowControl, GoAway)
 _BUSY_REMARK = re.compile(r"\[(REJECTREQUEST|OVERLOAD|TIMEOUT_CLEAN_QUEUE|PCBUSY_CLEAN_QUEUE|PC_SYNCHRONIZED)\]")
@@ -41,8 +41,8 @@ _UNKNOWN = (ConnectionLost, RequestTimeout, RemoteProtocolError)
 _OF_BROKER = (TransportError, RemoteProtocolError, ServiceNotAvailable)
 
 
-class Cure(Enum):
-    """The way to go on after a failed attempt: not at all, at another broker, again, or after a pause of the broker."""
+class NextStep(Enum):
+    """The step after a failed attempt: none, one at another broker, another one, or one after a pause of the broker."""
 
     NONE = auto()
     ELSEWHERE = auto()
@@ -50,22 +50,26 @@ class Cure(Enum):
     PAUSE = auto()
 
 
-class Verdict(NamedTuple):
+class Judgement(NamedTuple):
     """The meaning of a failed attempt, for the send and for its broker."""
 
-    cure: Cure
+    next_step: NextStep
     is_unknown: bool = False
     """Whether the request may be stored."""
     is_of_broker: bool = False
     """Whether other requests to the broker would fail, too."""
 
 
-def judge(error: RocketMQError) -> Verdict:
+def judge(error: RocketMQError) -> Judgement:
     """Return what to do after an attempt has failed with this error."""
     if isinstance(error, _BUSY) or (isinstance(error, BrokerSystemError) and _BUSY_REMARK.match(error.remark or "")):
-        return Verdict(Cure.PAUSE)
-    cure = Cure.AGAIN if error.retriable else Cure.ELSEWHERE if isinstance(error, _ELSEWHERE) else Cure.NONE
-    return Verdict(cure, isinstance(error, _UNKNOWN), isinstance(error, _OF_BROKER))
+        return Judgement(NextStep.PAUSE)
+    if isinstance(error, RequestTimeout) and error.is_silent:
+        # The broker stands still, or cannot be reached any more, which a new connection may not show.
+        return Judgement(NextStep.PAUSE, is_unknown=True)
+    otherwise = NextStep.ELSEWHERE if isinstance(error, _ELSEWHERE) else NextStep.NONE
+    next_step = NextStep.AGAIN if error.retriable else otherwise
+    return Judgement(next_step, isinstance(error, _UNKNOWN), isinstance(error, _OF_BROKER))
 
 
 def status_error(response: Command) -> BrokerError:
@@ -78,13 +82,13 @@ def status_error(response: Command) -> BrokerError:
     return error
 
 
-def left_behind() -> LocalProtocolError:
+def earlier_send_failed_error() -> LocalProtocolError:
     """Return the error for a send whose queue gets nothing more, because an earlier send to it has failed."""
     what = "not sent, because an earlier send to the queue has failed and the order is kept"
     return LocalProtocolError(what, advice="look for the error of the earlier send, and repeat both in their order")
 
 
-def stopped() -> LocalProtocolError:
+def stopped_error() -> LocalProtocolError:
     """Return the error for a send that was not sent before its pipeline was stopped."""
     what = "not sent, because the pipeline was stopped"
     return LocalProtocolError(what, advice="look for the error that stopped it")

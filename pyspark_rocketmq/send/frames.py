@@ -110,4 +110,5 @@ def read_receipt(response: Command, queue: MessageQueue, request: SendRequest) -
 
 
 def _no_receipt(what: str) -> MalformedFrame:
-    return MalformedFrame(f"a receipt with {what}", advice="it may be stored; check which server answers")
+    what = f"a receipt with {what}, which is therefore not taken for one"
+    return MalformedFrame(what, advice="it may be stored; check which server responds")

@@ -38,10 +38,10 @@ from ..net.pool import pool_for
 from ..net.transport import Waker
 from ..wire.codes import RequestCode
 from ..wire.header import Command
-from .failures import Cure, judge, left_behind, status_error, stopped
+from .failures import NextStep, earlier_send_failed_error, judge, status_error, stopped_error
 from .frames import SendTemplate, encode_text, read_receipt, read_response
 from .outcome import Outcome, SendStatistics
-from .schedule import BrokerState, QueuedSend, Queues, Schedule
+from .schedule import BrokerState, ListQueues, QueuedSend, Schedule
 from .settings import SendSettings
 
 __all__ = ["SendPipeline"]
@@ -51,7 +51,7 @@ PassOver = Callable[[SendRequest, RocketMQError], bool]
 _GROUP = 16
 """The number of submitted requests that leave together."""
 _BURST_S = 0.1
-"""With a rate limit: the time after a rest for which rows may be taken at once."""
+"""With a rate limit: the time after a pause for which rows may be taken at once."""
 _LONGEST_WAIT_S = 3600.0
 _AWAY_S = 0.1
 """The shortest absence of the caller for which the deadlines of sends stand still."""
@@ -66,7 +66,7 @@ class SendPipeline:
         self,
         cluster: Cluster,
         settings: SendSettings,
-        queues: Queues,
+        queues: ListQueues,
         clock: Callable[[], float] = time.monotonic,
         waker: Waker | None = None,
     ) -> None:
@@ -138,7 +138,7 @@ class SendPipeline:
         except RocketMQError as error:
             self._fail(request, error.locate(topic=request.topic), is_unknown=False)
             if request.queue is not None and not self._is_passed_over(request, error):
-                self._schedule.refuse(request.queue)
+                self._schedule.close_queue(request.queue)
             return
         self._unsent += 1
         if self._unsent >= _GROUP:
@@ -176,7 +176,7 @@ class SendPipeline:
         that are submitted later are refused.
         """
         for send in self._schedule.stop():
-            self._fail(send.request, self._locate(stopped(), send), is_unknown=send.is_unknown)
+            self._fail(send.request, self._locate(stopped_error(), send), is_unknown=send.is_unknown)
         self.flush()
 
     def close(self) -> None:
@@ -260,10 +260,10 @@ class SendPipeline:
         self, broker: BrokerState, topic: str, sends: Sequence[QueuedSend], error: RocketMQError
     ) -> None:
         # A name server that was started a moment ago does not know all topics.
-        is_gone_for_now = isinstance(error, TopicNotFound) and topic in self._reached
-        if error.retriable or is_gone_for_now:
+        exists = self._settings.waits_for_topics or topic in self._reached
+        if error.retriable or (exists and isinstance(error, TopicNotFound)):
             self._cluster.routes.expire(topic)
-            self._schedule.rest(sends, broker, error, self._clock())
+            self._schedule.delay(sends, broker, error, self._clock())
         else:
             self._fail_all(broker, sends, error)
 
@@ -321,18 +321,17 @@ class SendPipeline:
         self._outcomes.append(Outcome(request, receipt, None, False))
 
     def _settle_failed(self, broker: BrokerState, send: QueuedSend, error: RocketMQError, now: float) -> None:
-        verdict = judge(error)
+        judgement = judge(error)
         if error.refresh_routes:
             self._cluster.routes.expire(send.request.topic)
-        if verdict.cure is Cure.PAUSE:
-            if self._schedule.throttle(send, broker, error, now):
-                self._end_failed(send, self._explain(send), is_unknown=send.is_unknown)
-            return
-        send.is_unknown |= verdict.is_unknown
-        if verdict.is_of_broker:
-            self._schedule.pause(broker, error, now, send.epoch)
-        may_repeat = verdict.cure is Cure.AGAIN or (verdict.cure is Cure.ELSEWHERE and not send.is_bound)
-        if self._schedule.fail(send, broker, error, now, may_repeat=may_repeat):
+        send.is_unknown |= judgement.is_unknown
+        if judgement.next_step is NextStep.PAUSE:
+            has_ended = self._schedule.throttle(send, broker, error, now)
+        else:
+            if judgement.is_of_broker:
+                self._schedule.pause(broker, error, now, send.epoch)
+            has_ended = self._schedule.fail(send, broker, error, now, judgement.next_step)
+        if has_ended:
             self._end_failed(send, self._explain(send), is_unknown=send.is_unknown)
 
     def _expire(self, now: float) -> None:
@@ -348,7 +347,7 @@ class SendPipeline:
         self._fail(send.request, error, receipt=receipt, is_unknown=is_unknown)
         if self._settings.keeps_order and not self._is_passed_over(send.request, error):
             for behind in self._schedule.close_lane(send):
-                self._fail(behind.request, self._locate(left_behind(), behind), is_unknown=False)
+                self._fail(behind.request, self._locate(earlier_send_failed_error(), behind), is_unknown=False)
 
     def _fail(
         self, request: SendRequest, error: RocketMQError, *, receipt: Receipt | None = None, is_unknown: bool

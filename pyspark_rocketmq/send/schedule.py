@@ -5,9 +5,10 @@ waits at the queue's broker; any other waits at its topic, until a broker of the
 brokers from holding up each other:
 
     shares      Each broker has an equal share of the requests in flight, and a limit of bytes of its own.
-    pauses      A broker that is busy or out of reach pauses, longer each time; then it gets a single request, and more
-                only after that one was stored. Sends that name no queue go to other brokers meanwhile.
-    retries     A failed send without a queue is tried at another broker, others are tried again after a pause.
+    pauses      A broker that is busy, silent or out of reach pauses, longer each time; then it gets a single request,
+                and more only after that one was stored. Sends that name no queue go to other brokers meanwhile.
+    retries     A failed send without a queue is tried at another broker, others are tried again after a pause. A broker
+                that refused a send for good does not get it again.
 
 With `keeps_order`, the sends of one queue form a lane. Only the first of a lane may go, and it stays first until it has
 ended, so a queue never stores two sends of a lane in another order than they were added. A send that names no queue
@@ -27,15 +28,15 @@ from itertools import count
 from random import Random
 from typing import TypeVar
 
-from ..errors import NoBrokerAvailable, RocketMQError
+from ..errors import NoBrokerAvailable, RequestTimeout, RocketMQError
 from ..model import MessageQueue, SendRequest
 from ..net.backoff import Backoff
-from .failures import left_behind, stopped
+from .failures import NextStep, earlier_send_failed_error, stopped_error
 from .settings import SendSettings
 
-__all__ = ["MOST_HELD_BYTES", "BrokerState", "QueuedSend", "Queues", "Schedule"]
+__all__ = ["MOST_HELD_BYTES", "BrokerState", "ListQueues", "QueuedSend", "Schedule"]
 
-Queues = Callable[[str], Sequence[MessageQueue]]
+ListQueues = Callable[[str], Sequence[MessageQueue]]
 """A function that returns the queues to which messages of a topic may be sent."""
 
 MOST_HELD_BYTES = 32 * 2**20
@@ -89,7 +90,7 @@ class BrokerState:
     def __repr__(self) -> str:
         return f"<BrokerState {self.name} {self.in_flight} in flight, {len(self.ready)} ready>"
 
-    def open(self, now: float, share: int) -> None:
+    def update_room(self, now: float, share: int) -> None:
         """Compute how many sends may go now, if at most `share` may be in flight.
 
         After a pause, only one may be in flight until the broker has stored it. None may go while less than a quarter
@@ -113,12 +114,14 @@ class QueuedSend:
     attempts = 0
     failures = 0
     """The number of attempts that count as failed."""
-    rests = 0
+    delays = 0
     """The number of times when there was no way to its queue."""
     epoch = 0
     """The `epoch` of its broker when the last attempt began."""
     avoided: BrokerState | None = None
     """The broker of the last failed attempt, at which an unbound send is not tried again if there are others."""
+    refused_by: tuple[BrokerState, ...] = ()
+    """The brokers at which it must not be tried again."""
     error: RocketMQError | None = None
     """The reason why the last attempt failed, or why there was none."""
     is_unknown = False
@@ -154,44 +157,54 @@ class _TopicState:
         self._places = [(queue, brokers[queue.broker_name]) for queue in _interleave(source)]
         self._next = start
 
-    def turn(self, size: int, most_bytes: int, avoided: BrokerState | None) -> tuple[MessageQueue, BrokerState] | None:
-        """Return the next queue in turn, and its broker, that has room for a send of this size and is not `avoided`.
+    def next_with_room(
+        self, size: int, most_bytes: int, avoided: Sequence[BrokerState]
+    ) -> tuple[MessageQueue, BrokerState] | None:
+        """Return the next queue in turn whose broker has room for a send of this size and is not avoided, and that one.
 
         Return None if there is no such queue.
         """
         for _ in self._places:
-            place = self.next_place()
-            if place[1] is not avoided and place[1].fits(size, most_bytes):
+            place = self._next_place()
+            if place[1] not in avoided and place[1].fits(size, most_bytes):
                 return place
         return None
 
-    def next_place(self) -> tuple[MessageQueue, BrokerState]:
+    def _next_place(self) -> tuple[MessageQueue, BrokerState]:
         """Return the next queue in turn, and its broker."""
         self._next = (self._next + 1) % len(self._places)
         return self._places[self._next]
 
-    def next_queue(self, now: float) -> MessageQueue:
+    def next_open_queue(self, now: float) -> MessageQueue:
         """Return the next queue in turn whose broker does not pause; if all brokers pause, the next one in turn."""
         for _ in self._places:
-            queue, broker = self.next_place()
+            queue, broker = self._next_place()
             if broker.paused_until <= now:
                 return queue
-        return self.next_place()[0]
+        return self._next_place()[0]
 
-    def avoided(self, send: QueuedSend, now: float) -> BrokerState | None:
-        """Return the broker at which a send failed, so that it must go to another one.
+    def has_other(self, send: QueuedSend) -> bool:
+        """Return whether the topic has a broker that has not refused the send."""
+        return any(broker not in send.refused_by for broker in self.brokers)
 
-        Return None if it may go there, because all other brokers of the topic pause, or there are none.
+    def avoided(self, send: QueuedSend, now: float) -> tuple[BrokerState, ...]:
+        """Return the brokers to which a failed send must not go now.
+
+        These are those that refused it; and the one at which it failed last, if another one does not pause.
         """
-        has_others = any(broker.paused_until <= now for broker in self.brokers if broker is not send.avoided)
-        return send.avoided if has_others else None
+        if not self.has_other(send):
+            return ()
+        others = [broker for broker in self.brokers if broker not in (*send.refused_by, send.avoided)]
+        if send.avoided and any(broker.paused_until <= now for broker in others):
+            return *send.refused_by, send.avoided
+        return send.refused_by
 
 
 class Schedule:
     """All sends of one pipeline that have not ended."""
 
     def __init__(
-        self, settings: SendSettings, queues: Queues, choose_start: Callable[[int], int] = _random.randrange
+        self, settings: SendSettings, queues: ListQueues, choose_start: Callable[[int], int] = _random.randrange
     ) -> None:
         self._settings = settings
         self._queues = queues
@@ -203,7 +216,7 @@ class Schedule:
         """With `keeps_order`: the sends of each queue that has any; some behind the first one may have ended."""
         self._closed: set[MessageQueue] = set()
         """With `keeps_order`: the queues that get nothing more, because a send to them has failed."""
-        self._resting: list[tuple[float, int, QueuedSend]] = []
+        self._delayed: list[tuple[float, int, QueuedSend]] = []
         """A heap of (time, number, send): the sends that wait for a time."""
         self._numbers = count()
         self._live: deque[QueuedSend] = deque()
@@ -239,14 +252,14 @@ class Schedule:
         `LocalProtocolError` after `stop`, and if the lane of its queue is closed.
         """
         if self._is_stopped:
-            raise stopped()
+            raise stopped_error()
         send = QueuedSend(request, properties, now + self._settings.deadline_s)
         if not send.is_bound:
             topic = self._topic(request.topic)
             if not self._settings.keeps_order:
                 topic.ready.append(send)
             else:
-                send.queue, send.is_bound = topic.next_queue(now), True
+                send.queue, send.is_bound = topic.next_open_queue(now), True
         if send.is_bound:
             self._join(send)
         if len(self._live) > _MOST_ENDED + 2 * self.count:
@@ -272,7 +285,7 @@ class Schedule:
         assert send.queue is not None
         if self._settings.keeps_order:
             if send.queue in self._closed:
-                raise left_behind()
+                raise earlier_send_failed_error()
             lane = self._lanes.get(send.queue)
             if lane is None:
                 lane = self._lanes[send.queue] = deque()
@@ -312,7 +325,7 @@ class Schedule:
         self._wake(now)
         share = self.share
         for broker in self._brokers.values():
-            broker.open(now, share)
+            broker.update_room(now, share)
         self._turn += 1
         taken: dict[BrokerState, list[QueuedSend]] = {}
         for broker in _rotate([broker for broker in self._brokers.values() if broker.ready], self._turn):
@@ -338,8 +351,8 @@ class Schedule:
             if send.has_ended:
                 ready.popleft()
                 continue
-            avoided = topic.avoided(send, now) if send.avoided else None
-            place = topic.turn(send.size, most, avoided)
+            avoided = topic.avoided(send, now) if send.avoided else ()
+            place = topic.next_with_room(send.size, most, avoided)
             if place is None:
                 return
             send.queue = place[0]
@@ -368,26 +381,35 @@ class Schedule:
         return self._end(send)
 
     def throttle(self, send: QueuedSend, broker: BrokerState, error: RocketMQError, now: float) -> bool:
-        """Let a broker pause because it was too busy for a send, which is sent again; this counts as no attempt.
+        """Let a broker pause because it was too busy for a send, or silent; the send is sent again.
 
-        Return whether the send has ended by that, because the schedule was stopped.
+        This counts as no failed attempt. The next send goes first, so that one to which no broker responds does not
+        keep others from showing that the broker is back. Return whether the send has ended, because the schedule was
+        stopped.
         """
         self._release(send, broker)
         self.pause(broker, error, now, send.epoch)
         if self._is_stopped:
             send.error = error
             return self._end(send)
-        self._return(send, broker, error)
+        if isinstance(error, RequestTimeout) and not send.has_ended:
+            self.retries += 1  # The broker may have carried it out.
+        self._return(send, broker, error, place=1)
         return False
 
     def fail(
-        self, send: QueuedSend, broker: BrokerState, error: RocketMQError, now: float, *, may_repeat: bool
+        self, send: QueuedSend, broker: BrokerState, error: RocketMQError, now: float, next_step: NextStep
     ) -> bool:
-        """Note that an attempt failed; return whether the send has ended by that."""
+        """Note that an attempt failed; return whether the send has ended by that.
+
+        `next_step` is `AGAIN`, or `ELSEWHERE` if the broker must not get the send again, or `NONE`.
+        """
         self._release(send, broker)
         send.error = error
         send.failures += 1
-        if may_repeat and send.failures <= self._settings.retries and not self._is_stopped:
+        if next_step is NextStep.ELSEWHERE:
+            send.refused_by += (broker,)
+        if self._may_repeat(send, next_step):
             if send.has_ended:
                 self._end(send)
             else:
@@ -396,6 +418,13 @@ class Schedule:
             return False
         return self._end(send)
 
+    def _may_repeat(self, send: QueuedSend, next_step: NextStep) -> bool:
+        if self._is_stopped or send.failures > self._settings.retries:
+            return False
+        if next_step is NextStep.ELSEWHERE:
+            return not send.is_bound and self._topics[send.request.topic].has_other(send)
+        return next_step is NextStep.AGAIN
+
     def put_back(self, sends: Sequence[QueuedSend], broker: BrokerState, error: RocketMQError | None) -> None:
         """Take back sends that could not be written, because of `error` if it is given; this counts as no attempt."""
         for send in reversed(sends):
@@ -403,20 +432,20 @@ class Schedule:
             send.attempts -= 1
             self._return(send, broker, error)
 
-    def rest(self, sends: Iterable[QueuedSend], broker: BrokerState, error: RocketMQError, now: float) -> None:
+    def delay(self, sends: Iterable[QueuedSend], broker: BrokerState, error: RocketMQError, now: float) -> None:
         """Take back sends for which there is no way to their queue now; try them again, together, after a pause."""
         until = 0.0
         for send in sends:
-            until = until or now + _SEND_PAUSE.delay_s(send.rests)
+            until = until or now + _SEND_PAUSE.delay_s(send.delays)
             self._release(send, broker)
             send.attempts -= 1
-            send.rests += 1
+            send.delays += 1
             send.error = error
             send.avoided = broker
             if send.has_ended:
                 self._end(send)
             else:
-                heapq.heappush(self._resting, (until, next(self._numbers), send))
+                heapq.heappush(self._delayed, (until, next(self._numbers), send))
 
     def pause(self, broker: BrokerState, error: RocketMQError, now: float, epoch: int, cost_s: float = 0.0) -> None:
         """Let a broker pause because of an error, unless it has done so since the attempt, of this `epoch`, was sent.
@@ -451,8 +480,8 @@ class Schedule:
         for send in self._live:
             send.due_at += seconds
 
-    def refuse(self, queue: MessageQueue) -> None:
-        """Take no more sends to a queue, because one that could not be taken has failed and the order is kept."""
+    def close_queue(self, queue: MessageQueue) -> None:
+        """Refuse later sends to a queue: a send to it has failed, and the order is kept."""
         self._closed.add(queue)
 
     def close_lane(self, failed: QueuedSend) -> list[QueuedSend]:
@@ -461,7 +490,7 @@ class Schedule:
         Return those that have ended by that.
         """
         assert failed.queue is not None
-        self.refuse(failed.queue)
+        self.close_queue(failed.queue)
         lane = self._lanes.pop(failed.queue, ())
         behind = [send for send in lane if not send.has_ended]
         for send in lane:
@@ -494,8 +523,8 @@ class Schedule:
         moments = [broker.paused_until for broker in self._brokers.values() if broker.paused_until > now]
         if self._live:
             moments.append(self._live[0].due_at)
-        if self._resting:
-            moments.append(self._resting[0][0])
+        if self._delayed:
+            moments.append(self._delayed[0][0])
         return min(moments, default=math.inf)
 
     # --- steps -------------------------------------------------------------------------------------------------------
@@ -541,21 +570,22 @@ class Schedule:
             topic.ready.appendleft(send)
         else:
             until = now + _SEND_PAUSE.delay_s(send.failures - 1)
-            heapq.heappush(self._resting, (until, next(self._numbers), send))
+            heapq.heappush(self._delayed, (until, next(self._numbers), send))
 
-    def _return(self, send: QueuedSend, broker: BrokerState, error: RocketMQError | None) -> None:
+    def _return(self, send: QueuedSend, broker: BrokerState, error: RocketMQError | None, place: int = 0) -> None:
+        """Let a send wait again, with `place` others before it, or end if it is overdue."""
         send.error = error or send.error
         if send.has_ended:
             self._end(send)
         elif send.is_bound:
-            broker.ready.appendleft(send)
+            broker.ready.insert(place, send)
         else:
-            self._topics[send.request.topic].ready.appendleft(send)
+            self._topics[send.request.topic].ready.insert(place, send)
 
     def _wake(self, now: float) -> None:
-        """Let the sends go whose rest is over."""
-        while self._resting and self._resting[0][0] <= now:
-            send = heapq.heappop(self._resting)[2]
+        """Let the sends go whose delay is over."""
+        while self._delayed and self._delayed[0][0] <= now:
+            send = heapq.heappop(self._delayed)[2]
             if send.has_ended:
                 continue
             if send.is_bound:

@@ -17,7 +17,10 @@ class SendSettings:
     attempt_timeout_s: float = 3.0
     """The time after which an attempt without a response has failed."""
     retries: int = 2
-    """The number of failed attempts that are followed by another one; pauses for a busy or absent broker are none."""
+    """The number of failed attempts that are followed by another one.
+
+    No failed attempts are those for which a broker was busy, could not be reached, or sent nothing to anybody here.
+    """
     deadline_s: float = 120.0
     """The time after which a request ends, with all its attempts and pauses."""
     accepted_statuses: frozenset[ResponseCode] = frozenset({ResponseCode.SUCCESS})
@@ -31,6 +34,8 @@ class SendSettings:
 
     After a request has failed, its queue gets nothing more; `SendPipeline.pass_over` makes exceptions.
     """
+    waits_for_topics: bool = False
+    """Whether a topic that no name server knows is waited for, because the caller has seen its queues before."""
     rows_per_second: float | None = None
     """The rate at which requests are taken; None: no limit."""
     attempt_option: str = "sendMsgTimeout"

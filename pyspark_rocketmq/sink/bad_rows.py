@@ -13,20 +13,21 @@ from ..encode.requests import Encoder
 from ..encode.settings import EncodeSettings
 from ..errors import RocketMQError, shown
 from ..model import SendRequest
+from ..send.outcome import SendStatistics
 from .outgoing import Outgoing, Unsendable
 
 if TYPE_CHECKING:
     from ..decode.decoder import RecordBatch
 
-__all__ = ["BadRowWay", "DeadLetters", "Dropper"]
+__all__ = ["BadRowHandler", "DeadLetters", "Dropper"]
 
 _SHARE = (15, 16)
 """The part of the largest body that a dead letter takes: a broker may have refused the row because of its size."""
 _log = logging.getLogger(__name__)
 
 
-class BadRowWay(Protocol):
-    """A way for rows that cannot be sent."""
+class BadRowHandler(Protocol):
+    """A handler of rows that cannot be sent."""
 
     dropped: int
 
@@ -34,11 +35,21 @@ class BadRowWay(Protocol):
     def dead_letters(self) -> int:
         """The number of rows whose dead letters have landed."""
 
-    def take_faults(self, batch: RecordBatch, first: int, faults: Mapping[int, Fault]) -> None:
-        """Take rows of a record batch whose first row has the number `first`; `faults` has them by their numbers."""
+    @property
+    def statistics(self) -> SendStatistics | None:
+        """The figures of what was sent for these rows, if anything was."""
 
-    def take_refused(self, request: SendRequest, error: RocketMQError) -> None:
-        """Take the row of a request that a broker refused for good."""
+    def handle_faults(self, batch: RecordBatch, first: int, faults: Mapping[int, Fault]) -> None:
+        """Take rows of a record batch whose first row has the number `first`; `faults` has them by their numbers.
+
+        Raise `Unsendable` only if they cannot be taken.
+        """
+
+    def handle_refused(self, request: SendRequest, error: RocketMQError) -> None:
+        """Take the row of a request that a broker refused for good; raise `Unsendable` only if it cannot be taken."""
+
+    def check(self) -> None:
+        """Raise `Unsendable` if what was done about an earlier row has failed."""
 
     def finish(self) -> None:
         """Wait until what was done about the rows is complete."""
@@ -47,7 +58,7 @@ class BadRowWay(Protocol):
         """Do nothing more, but count what was done."""
 
     def close(self) -> None:
-        """Release what the way holds."""
+        """Release connections."""
 
 
 class Dropper:
@@ -62,12 +73,17 @@ class Dropper:
         """Return 0."""
         return 0
 
-    def take_faults(self, batch: RecordBatch, first: int, faults: Mapping[int, Fault]) -> None:
+    @property
+    def statistics(self) -> SendStatistics | None:
+        """Return None: nothing is sent."""
+        return None
+
+    def handle_faults(self, batch: RecordBatch, first: int, faults: Mapping[int, Fault]) -> None:
         """Drop rows of a record batch."""
         for number, fault in faults.items():
             self._drop(number, f"column {fault.column}: {fault.what}")
 
-    def take_refused(self, request: SendRequest, error: RocketMQError) -> None:
+    def handle_refused(self, request: SendRequest, error: RocketMQError) -> None:
         """Drop the row of a request that a broker refused."""
         self._drop(next(iter(request.rows)), str(error))
 
@@ -76,6 +92,9 @@ class Dropper:
             text = "row %d of %s is dropped (onBadRow=drop), and others like it without a further warning: %s"
             _log.warning(text, number, self._place, shown(why, 1000))
         self.dropped += 1
+
+    def check(self) -> None:
+        """Do nothing: dropping cannot fail."""
 
     def finish(self) -> None:
         """Do nothing: dropped rows are done with."""
@@ -117,13 +136,23 @@ class DeadLetters:
         """The number of dead letters that have landed."""
         return self._outgoing.landed if self._outgoing else 0
 
-    def take_faults(self, batch: RecordBatch, first: int, faults: Mapping[int, Fault]) -> None:
+    @property
+    def statistics(self) -> SendStatistics | None:
+        """The figures of the dead letters' pipeline."""
+        return self._outgoing.statistics if self._outgoing else None
+
+    def handle_faults(self, batch: RecordBatch, first: int, faults: Mapping[int, Fault]) -> None:
         """Send rows of a record batch."""
         self._send(letters_of_rows(batch, self._topic, faults, str(self._partition), first))
 
-    def take_refused(self, request: SendRequest, error: RocketMQError) -> None:
+    def handle_refused(self, request: SendRequest, error: RocketMQError) -> None:
         """Send the row of a request that a broker refused."""
         self._send([letter_of_request(request, str(error))])
+
+    def check(self) -> None:
+        """Raise `Unsendable` if a dead letter could not be sent."""
+        if self._outgoing:
+            self._outgoing.check()
 
     def finish(self) -> None:
         """Wait until all dead letters have landed; raise `Unsendable` if one has not."""
@@ -157,5 +186,5 @@ class DeadLetters:
         self._outgoing = self._outgoing or self._open()
         first, self._sent = self._sent, self._sent + len(letters)
         encoded = self._encoder.encode(to_batch(letters, self._most_bytes, is_bare=is_bare))
-        self._outgoing.send(encoded.requests)
+        self._outgoing.submit(encoded.requests)
         return [(letters[number - first], fault) for number, fault in encoded.faults.items()]

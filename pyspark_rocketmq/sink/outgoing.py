@@ -1,7 +1,8 @@
 """Send the requests of one task, and count what becomes of their rows.
 
 A row has landed when a broker has acknowledged it with an accepted status. Only then it counts as written. A row that a
-broker refuses for good is set aside, if the options have a way for such rows; any other failure ends the task.
+broker refuses for good is set aside, if `onBadRow` says so; any other failure ends the task. So does a topic that a
+broker does not know: it was lost, or could not be created, which is no fault of a row.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ __all__ = ["Outgoing", "Unsendable", "split_batch"]
 
 _SUBMITTED_AT_ONCE = 64
 """The number of requests after which outcomes are taken, which costs more than to submit one."""
+_REFUSALS = (MessageIllegal,)
+"""The errors by which brokers refuse a row for good, because of the row itself."""
 SetAside = Callable[[SendRequest, RocketMQError], None]
-"""Takes the request of one row that a broker refused for good, and the broker's error."""
+"""Takes the request of one row that a broker refused for good, and the broker's error; if it raises, it has not."""
 
 
 class Unsendable(Exception):
@@ -38,8 +41,6 @@ class Unsendable(Exception):
 class Outgoing:
     """The requests of one task that are in flight, and the numbers of rows that have ended."""
 
-    _refusals = (MessageIllegal,)
-
     def __init__(
         self,
         pipeline: SendPipeline,
@@ -49,7 +50,7 @@ class Outgoing:
         unit: str = "row",
     ) -> None:
         self._pipeline = pipeline
-        pipeline.pass_over(self._is_passed_over)
+        pipeline.pass_over(self._may_set_aside)
         self._set_aside = set_aside
         self._keeps_order = keeps_order
         self._unit = unit
@@ -65,6 +66,15 @@ class Outgoing:
         """Send requests; wait only while too many are in flight. Raise `Unsendable` if an earlier one has failed."""
         self._submit(requests)
         self._treat_refused()
+
+    def submit(self, requests: Iterable[SendRequest]) -> None:
+        """Send requests; wait only while too many are in flight. If an earlier one has failed, only `check` raises."""
+        for request in requests:
+            self._pipeline.submit(request)
+
+    def check(self) -> None:
+        """Count the requests that have ended; raise `Unsendable` if one has failed."""
+        self._judge(self._pipeline.take_outcomes())
 
     def finish(self) -> None:
         """Wait until all requests have ended, also those that this wait adds; raise `Unsendable` if one has failed."""
@@ -90,9 +100,14 @@ class Outgoing:
         """Leave the requests that are still in flight to themselves."""
         self._pipeline.close()
 
-    def _is_passed_over(self, request: SendRequest, error: RocketMQError) -> bool:
-        """Return whether later rows of a key do not wait for a request that has failed, because it is set aside."""
-        return isinstance(error, self._refusals) and self._can_set_aside(request)
+    def _may_set_aside(self, request: SendRequest, error: RocketMQError) -> bool:
+        """Return whether the rows of a request that ended with this error are set aside, instead of failing the task.
+
+        A batch is taken apart for that, unless this could change the order of a key's rows. Later rows of a key do not
+        wait for such a request.
+        """
+        is_treated = self._set_aside is not None and isinstance(error, _REFUSALS)
+        return is_treated and not (request.is_batch and self._keeps_order)
 
     def _flush(self) -> list[Outcome]:
         self._pipeline.flush()
@@ -109,7 +124,7 @@ class Outgoing:
         """Count rows, keep refused ones that can be set aside, and raise `Unsendable` for the first other failure."""
         failure: Outcome | None = None
         for outcome in outcomes:
-            if isinstance(outcome.error, self._refusals) and self._can_set_aside(outcome.request):
+            if outcome.error is not None and self._may_set_aside(outcome.request, outcome.error):
                 self._refused.append(outcome)
                 continue
             self._count(outcome)
@@ -132,30 +147,29 @@ class Outgoing:
         if self._doubtful:
             self._doubtful.difference_update(rows)
 
-    def _can_set_aside(self, request: SendRequest) -> bool:
-        """Return whether a refused request can be treated row by row without changing the order of a key's rows."""
-        return self._set_aside is not None and not (request.is_batch and self._keeps_order)
-
     def _treat_refused(self) -> None:
-        """Send the rows of refused batches one by one, and set refused rows aside.
-
-        A row that is set aside counts nowhere else. If that raises, the row stays among the refused ones.
-        """
+        """Send the rows of refused batches one by one, and set refused rows aside."""
         while self._refused:
-            request, _, error, is_unknown = self._refused[0]
-            if request.is_batch:
+            if self._refused[0].request.is_batch:
+                self._take_apart(self._refused.popleft())
+            else:
+                self._put_aside(self._refused[0])
                 self._refused.popleft()
-                self._doubtful.update(request.rows if is_unknown else ())
-                self._submit(split_batch(request))
-            elif self._set_aside is not None and error is not None:
-                self._set_aside(request, error)
-                self._refused.popleft()
-                self._note_end(request.rows)
+
+    def _take_apart(self, batch: Outcome) -> None:
+        self._doubtful.update(batch.request.rows if batch.is_unknown else ())
+        self._submit(split_batch(batch.request))
+
+    def _put_aside(self, single: Outcome) -> None:
+        """Set a row aside, which then counts nowhere here. If that raises, the row is still one of the refused ones."""
+        assert self._set_aside is not None and single.error is not None, "no other outcomes are kept as refused"
+        self._set_aside(single.request, single.error)
+        self._note_end(single.request.rows)
 
     def _unsendable(self, request: SendRequest, error: RocketMQError) -> Unsendable:
         what = f"{_describe(request.rows, self._unit)} could not be sent: {error.code}, {error.what}"
         where: Where = {"topic": request.topic, **error.where}
-        is_bad_row = isinstance(error, self._refusals)
+        is_bad_row = isinstance(error, _REFUSALS)
         return Unsendable(what, advice=_advice(request, error), where=where, is_bad_row=is_bad_row)
 
 
@@ -169,7 +183,7 @@ def split_batch(request: SendRequest) -> Iterator[SendRequest]:
 def _advice(request: SendRequest, error: RocketMQError) -> str:
     if isinstance(error, TopicNotExist):
         return creation_advice(request.topic)
-    is_of_a_row = isinstance(error, MessageIllegal) and request.is_batch
+    is_of_a_row = isinstance(error, _REFUSALS) and request.is_batch
     return "set sendBatchSize=1 to find the row; " * is_of_a_row + error.advice
 
 

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from ..errors import shown
 from ..options.writer_options import GivenBatch
+from ..send.outcome import SendStatistics
 
 __all__ = ["WriteReport", "describe_abort", "describe_commit"]
 
@@ -31,6 +32,7 @@ class WriteReport(WriterCommitMessage):
     dead_letters: int = 0
     dropped: int = 0
     requests: int = 0
+    """Sends that were stored, dead letters included, as in all that follows."""
     byte_count: int = 0
     """Bytes of the bodies that were sent, as they were sent."""
     retries: int = 0
@@ -39,6 +41,17 @@ class WriteReport(WriterCommitMessage):
     """The brokers that stored rows, at most 16 of them."""
     seconds: dict[str, float] = field(default_factory=dict)
     """{step: seconds that the task spent on it}."""
+
+    def add_sends(self, statistics: SendStatistics) -> None:
+        """Add the figures of a pipeline to those of the task."""
+        self.requests += statistics.requests
+        self.byte_count += statistics.bytes
+        self.retries += statistics.retries
+        self.pauses += statistics.pauses
+        self.name_brokers({*self.brokers, *statistics.rows_by_broker})
+        spent = statistics.connecting_s, statistics.waiting_s, statistics.limited_s
+        for step, seconds in zip(("connecting", "waiting", "limited"), spent, strict=True):
+            self.seconds[step] = self.seconds.get(step, 0.0) + seconds
 
     def name_brokers(self, names: Iterable[str]) -> None:
         """Note the brokers that stored rows."""

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 from ..encode.columns import check_schema
 from ..errors import ColumnError
 from ..options import WriterOptions
-from ..options.writer_options import QueueSelector
+from ..options.writer_options import QueueChoice
 
 __all__ = ["check_columns"]
 
@@ -28,10 +28,10 @@ def check_columns(schema: StructType, options: WriterOptions) -> WriterOptions:
     if options.send.keeps_order and not has_key:
         raise ColumnError("ordering=key without a key", advice="add a column shardingKey, or name the keys `key`")
     selector = options.queue_selector
-    if selector is not QueueSelector.AUTO and "queueId" in names:
+    if selector is not QueueChoice.AUTO and "queueId" in names:
         what = f"a column queueId with queueSelector={selector.value}, which does not read it"
         raise ColumnError(what, advice="drop the column, or set queueSelector=auto")
-    if selector is QueueSelector.HASH and not has_key:
+    if selector is QueueChoice.HASH and not has_key:
         raise ColumnError("queueSelector=hash without a key", advice="add a column shardingKey")
     return replace(options, encode=replace(options.encode, key_is_sharding_key=key_is_sharding_key))
 

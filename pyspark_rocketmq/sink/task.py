@@ -19,7 +19,8 @@ from ..errors import BadRow, ColumnError, RocketMQError, WriteError, shown
 from ..model import MessageQueue
 from ..options.writer_options import BadRows, GivenBatch
 from ..send.pipeline import SendPipeline
-from .bad_rows import BadRowWay, DeadLetters, Dropper
+from ..send.settings import SendSettings
+from .bad_rows import BadRowHandler, DeadLetters, Dropper
 from .outgoing import Outgoing, Unsendable
 from .plan import WritePlan
 from .queues import FrozenQueues
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["write_task"]
 
-_PIECE_BYTES = 4 * 2**20
-"""The size of record batches that are encoded at once, which bounds the memory for requests."""
+_PIECE_BYTES, _PIECE_ROWS = 4 * 2**20, 2**15
+"""The largest record batches that are encoded at once, which bounds the memory for requests."""
 
 
 def write_task(batches: Iterable[RecordBatch], plan: WritePlan, batch: GivenBatch, partition: int) -> WriteReport:
@@ -53,12 +54,12 @@ class _Task:
         self._identity = BatchIdentity(batch.query_id, options.sink_name, batch.batch_id)
         self._taken = 0
         """The number of rows that the encoder has got."""
-        self._way = self._make_way()
-        queues = self._freeze(plan.queues, may_create=not options.send.keeps_order)
+        self._bad_rows = self._make_handler()
+        queues = self._freeze(plan.queues, may_create=not options.send.keeps_order, has_keys=plan.has_keys)
         self._encoder = Encoder(options.encode, self._identity, partition, queues)
         self._outgoing = Outgoing(
-            SendPipeline(worker_cluster(options.cluster), options.send, queues),
-            self._way.take_refused if self._way else None,
+            self._open_pipeline(options.send, queues),
+            self._bad_rows.handle_refused if self._bad_rows else None,
             keeps_order=options.send.keeps_order,
         )
         self._report = WriteReport(batch, partition)
@@ -71,12 +72,12 @@ class _Task:
             for piece in self._pieces(batches):
                 self._send(piece)
             self._outgoing.finish()
-            if self._way:
-                self._way.finish()
+            if self._bad_rows:
+                self._bad_rows.finish()
         except Unsendable as failure:
             self._outgoing.stop()
-            if self._way:
-                self._way.stop()
+            if self._bad_rows:
+                self._bad_rows.stop()
             raise self._error(failure) from failure.__cause__
         self._require_all()
         return self._make_report()
@@ -84,8 +85,8 @@ class _Task:
     def close(self) -> None:
         """Close the pipelines; rows still in flight are left to themselves."""
         self._outgoing.close()
-        if self._way:
-            self._way.close()
+        if self._bad_rows:
+            self._bad_rows.close()
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -94,7 +95,7 @@ class _Task:
         began = time.perf_counter()
         for batch in batches:
             self._reading_s += time.perf_counter() - began
-            rows = max(1, batch.num_rows * _PIECE_BYTES // max(batch.nbytes, 1))
+            rows = max(1, min(_PIECE_ROWS, batch.num_rows * _PIECE_BYTES // max(batch.nbytes, 1)))
             for start in range(0, batch.num_rows, rows):
                 yield batch.slice(start, rows)
             began = time.perf_counter()
@@ -106,6 +107,8 @@ class _Task:
         self._encoding_s += time.perf_counter() - began
         if encoded.faults:
             self._treat_faults(piece, first, encoded.faults)
+        if self._bad_rows:
+            self._bad_rows.check()
         self._outgoing.send(encoded.requests)
 
     def _encode(self, piece: RecordBatch, first: int) -> Encoded:
@@ -119,8 +122,8 @@ class _Task:
             raise Unsendable(what, advice=error.advice, where=error.where, is_bad_row=False) from error
 
     def _treat_faults(self, piece: RecordBatch, first: int, faults: dict[int, Fault]) -> None:
-        if self._way:
-            self._way.take_faults(piece, first, faults)
+        if self._bad_rows:
+            self._bad_rows.handle_faults(piece, first, faults)
             return
         number = min(faults)
         column, what = faults[number]
@@ -142,6 +145,8 @@ class _Task:
             landed=landed,
             failed=self._taken - landed - unknown - self._set_aside,
             unknown=unknown,
+            dead_letters=self._bad_rows.dead_letters if self._bad_rows else 0,
+            dropped=self._bad_rows.dropped if self._bad_rows else 0,
             advice=failure.advice,
             **failure.where,
         )
@@ -156,34 +161,35 @@ class _Task:
 
     @property
     def _set_aside(self) -> int:
-        return self._way.dropped + self._way.dead_letters if self._way else 0
+        return self._bad_rows.dropped + self._bad_rows.dead_letters if self._bad_rows else 0
 
     def _make_report(self) -> WriteReport:
-        report, statistics = self._report, self._outgoing.statistics
+        report = self._report
         report.rows = self._taken
-        report.requests, report.byte_count = statistics.requests, statistics.bytes
-        report.retries, report.pauses = statistics.retries, statistics.pauses
-        report.name_brokers(statistics.rows_by_broker)
-        report.seconds = {
-            "reading": self._reading_s,
-            "encoding": self._encoding_s,
-            "connecting": statistics.connecting_s,
-            "waiting": statistics.waiting_s,
-            "limited": statistics.limited_s,
-        }
-        if self._way:
-            report.dead_letters, report.dropped = self._way.dead_letters, self._way.dropped
+        report.seconds = {"reading": self._reading_s, "encoding": self._encoding_s}
+        report.add_sends(self._outgoing.statistics)
+        if self._bad_rows:
+            report.dead_letters, report.dropped = self._bad_rows.dead_letters, self._bad_rows.dropped
+            if statistics := self._bad_rows.statistics:
+                report.add_sends(statistics)
         return report
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
-    def _freeze(self, known: tuple[MessageQueue, ...], *, may_create: bool = True) -> FrozenQueues:
+    def _freeze(
+        self, known: tuple[MessageQueue, ...], *, may_create: bool = True, has_keys: bool = False
+    ) -> FrozenQueues:
         plan = self._plan
         cluster = worker_cluster(plan.options.planning_cluster)
-        return FrozenQueues(cluster, known, may_create=may_create, has_times=plan.has_times)
+        return FrozenQueues(cluster, known, may_create=may_create, has_keys=has_keys, has_times=plan.has_times)
 
-    def _make_way(self) -> BadRowWay | None:
-        """Return the way for rows that cannot be sent; None if they fail the task."""
+    def _open_pipeline(self, settings: SendSettings, queues: FrozenQueues) -> SendPipeline:
+        """Return a pipeline for topics whose queues were listed: if one is not found later, it is away."""
+        cluster = worker_cluster(self._plan.options.cluster)
+        return SendPipeline(cluster, replace(settings, waits_for_topics=True), queues)
+
+    def _make_handler(self) -> BadRowHandler | None:
+        """Return the handler of rows that cannot be sent; None if they fail the task."""
         options = self._plan.options
         if options.on_bad_row is BadRows.DROP:
             return Dropper(f"partition {self._partition}")
@@ -195,7 +201,7 @@ class _Task:
             options.encode,
             self._identity,
             self._partition,
-            lambda: Outgoing(SendPipeline(worker_cluster(options.cluster), settings, queues), None, unit="dead letter"),
+            lambda: Outgoing(self._open_pipeline(settings, queues), None, unit="dead letter"),
             queues,
             options.dead_letter_topic,
         )

@@ -53,7 +53,9 @@ class BatchReader(DataSourceReader):
             _log.warning(text, len(plan.replica_ends), plan.replica_ends[0])
         for option in plan.outranked:
             _log.warning("%s has no effect: other options choose for every queue", option)
-        return [RangePartition(task) for task in plan_tasks(plan.ranges, catalog.plan_settings(queues))]
+        tasks = [RangePartition(task) for task in plan_tasks(plan.ranges, catalog.plan_settings(queues))]
+        # Spark would replace an empty list by a partition of its own, which has no ranges.
+        return tasks or [RangePartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Yield the rows of one task as record batches."""

@@ -90,6 +90,8 @@ class OffsetWriter:
         self._interval_s = rhythm.commit_check_s
         self._committed: dict[MessageQueue, int] = {}
         self._prepared: set[str] = set()
+        self._shown: set[str] = set()
+        """Brokers that were asked for the group's retry topic."""
         self._comparison_due: dict[str, float] = {}
         """The time when each broker's offsets are to be compared with the committed ones."""
 
@@ -154,6 +156,7 @@ class OffsetWriter:
         wanted = {queue: at for queue, at in positions.items() if at >= held.get(queue, 0) or queue in rewound}
         self._cluster.offsets.commit(self._group, wanted)
         self._committed |= held | wanted
+        self._show_group(broker_name, min(wanted, default=None))
         self._comparison_due.setdefault(broker_name, self._clock() + self._interval_s)
 
     def _prepare_group(self, broker_name: str) -> None:
@@ -168,6 +171,20 @@ class OffsetWriter:
         except RocketMQError as error:
             _log.debug("could not create group %s at %s beforehand: %s", self._group, broker_name, error)
         self._prepared.add(broker_name)
+
+    def _show_group(self, broker_name: str, queue: MessageQueue | None) -> None:
+        """Have the broker create the group's retry topic, once, without waiting for it.
+
+        RocketMQ's own tools find the brokers of a group by the route of this topic. Without it `mqadmin
+        consumerProgress` fails, but the query does not.
+        """
+        if queue is None or broker_name in self._shown:
+            return
+        self._shown.add(broker_name)
+        try:
+            self._cluster.messages.create_retry_topic(self._group, queue)
+        except RocketMQError as error:
+            _log.debug("could not ask %s for the retry topic of group %s: %s", broker_name, self._group, error)
 
     def _warn_of_larger(self, positions: Positions, held: Positions, rewound: Collection[MessageQueue]) -> None:
         for queue, offset in positions.items():

@@ -36,11 +36,6 @@ It is the number of chunks in use at once while responses wait for the listeners
 """
 
 
-def join_frame(header_type: int, header: bytes, body: bytes | memoryview) -> bytes:
-    """Return the frame that consists of this header and body."""
-    return b"".join((frame_prefix(header_type, len(header), len(body)), header, body))
-
-
 def frame_prefix(header_type: int, header_bytes: int, body_bytes: int) -> bytes:
     """Return the bytes of a frame before its header, which has `header_bytes`; the body has `body_bytes`."""
     length = 4 + header_bytes + body_bytes

@@ -220,6 +220,7 @@ GOALS: Sequence[Goal] = (
         limit=alone("a row at hand ÷ empty"),
     ),
     Goal("latestOffset", 3.0, "triggers", alone("latestOffset"), at_most=True, unit=" ms"),
+    Goal("query with LagListener and Prometheus ÷ without", 0.98, "monitor", alone("watched ÷ alone")),
     Goal("planning 10,000 queues, pure", 0.3, "planning", alone("10,000 queues, pure"), at_most=True, unit=" s"),
     Goal("planning 10,000 queues, with latestOffset", 1.0, "planning", alone("10,000 queues, asked"), True, " s"),
     Goal("stub, 16 in flight, 8 queues, 1 KiB", 150_000, "stub", alone("served"), unit="/s"),

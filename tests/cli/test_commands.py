@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from broker_stub import StubCluster
+from broker_stub import NAME_SERVER, StubCluster
+from pyspark_rocketmq.broker_errors import NoPermission
+from pyspark_rocketmq.cli.commands.lag import watch_lag
+from pyspark_rocketmq.cli.connection import Wanted
 from pyspark_rocketmq.cli.exits import Exit
+from pyspark_rocketmq.cli.screen import Screen
+from pyspark_rocketmq.cli.session import Session
 from pyspark_rocketmq.client import PullConsumer, PullConsumerSettings
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
@@ -22,7 +29,7 @@ from tests.flows.world import until
 
 @pytest.fixture
 def stub() -> Iterator[StubCluster]:
-    """A stub of two brokers, the second with a replica, that a test may change."""
+    """A stub of two brokers, each with a replica, that a test may change."""
     with StubCluster(2, 1, topics={TOPIC: 2}) as made:
         seed(made)
         yield made
@@ -71,7 +78,8 @@ def test_a_broker_that_does_not_answer_is_told(stub: StubCluster, run_command: R
 
     assert topics.code == Exit.DONE
     assert (
-        re.search(r"^orders +user +2 ", topics.out, flags=re.MULTILINE) and "broker-b: [CONNECTION_LOST]" in topics.out
+        re.search(r"^orders +user +≥ 2 ", topics.out, flags=re.MULTILINE)
+        and "broker-b: [CONNECTION_LOST]" in topics.out
     )
     assert [each["answers"] for each in brokers["brokers"]] == [True, True, False, False]
     assert {each["code"] for each in brokers["troubles"]} == {ConnectionLost.code}
@@ -84,6 +92,55 @@ def test_brokers_have_release_and_uptime(on_stub: RunCommand) -> None:
     assert (first["broker"], second["broker"], first["release"]) == ("broker-a", "broker-b", "5.3.3")
     assert first["isMaster"] and 0 <= first["upSeconds"] < 3600
     assert (first["storedMessagesTotal"], first["commitLogBytes"] > 0) == (10, True)
+
+
+def test_times_of_brokers_are_by_their_own_clocks(stub: StubCluster, run_command: RunCommand) -> None:
+    """Uptime and age of the oldest message are right if the clock of a broker is wrong."""
+    stub.faults.clock_jump(-3_600_000)
+    slow = run_command("brokers", "--json", name_server=stub.name_server).document["brokers"][0]
+    stub.faults.clock_jump(7_200_000)
+    fast = run_command("brokers", "--json").document["brokers"][0]
+
+    assert slow["upSeconds"] < 60 and fast["upSeconds"] < 60
+    assert slow["oldestSeconds"] is None  # The message is younger than now, by the clock that stamped it.
+    assert 3599 <= fast["oldestSeconds"] < 3660
+
+
+def test_what_is_unknown_has_a_question_mark(stub: StubCluster, run_command: RunCommand) -> None:
+    """Figures of a process that does not report any are unknown, and not empty."""
+    stub.faults.answer(1, on=RequestCode.GET_BROKER_RUNTIME_INFO, at="broker-b", times=None)
+
+    ran = run_command("brokers", name_server=stub.name_server)
+
+    assert re.search(r"^broker-b +master +\S+ +\? +\? +\? +\? +\? +\?$", ran.out, flags=re.MULTILINE)
+
+
+def test_sums_are_bounds_if_a_broker_does_not_answer(stub: StubCluster, run_command: RunCommand) -> None:
+    """A broker that does not answer may have more queues and messages than those that are known."""
+    stub.faults.cut_reply(at="broker-b", times=None)
+
+    listed = run_command("topics", "list", name_server=stub.name_server).out
+    shown = run_command("topics", "show", TOPIC).out
+    topics = run_command("topics", "list", "--json").document
+    topic = run_command("topics", "show", TOPIC, "--json").document
+
+    assert re.search(r"^orders +user +≥ 2 ", listed, flags=re.MULTILINE)
+    assert re.search(r"^messages +≥ 10$", shown, flags=re.MULTILINE)
+    assert (topics["isPartial"], topic["unknownBrokers"]) == (True, ["broker-b"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["topics", "list"], ["groups", "list"], ["groups", "show", GROUP], ["brokers"], ["lag", GROUP]],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_a_cluster_without_brokers_is_told(stub: StubCluster, run_command: RunCommand, words: list[str]) -> None:
+    """If no broker is registered, the error says this, and not that there is no topic or group."""
+    stub.faults.broker_down()
+
+    ran = run_command(*words, name_server=stub.name_server)
+
+    assert (ran.code, ran.out) == (Exit.NOT_FOUND, "") and "the name servers know no broker" in ran.err
 
 
 # --- groups ----------------------------------------------------------------------------------------------------------
@@ -113,6 +170,46 @@ def test_members_are_shown_with_what_they_subscribe_to(stub: StubCluster, run_co
     assert {each["topic"]: each["expression"] for each in agreeing["members"][0]["subscriptions"]}[TOPIC] == "new"
     assert (agreeing["doMembersAgree"], differing["doMembersAgree"]) == (True, False)
     assert "the members subscribe differently" in shown
+
+
+def test_members_are_asked_where_they_are_known(stub: StubCluster, run_command: RunCommand) -> None:
+    """A member is asked through a broker that knows it: another one would say that it is not online."""
+
+    shown: list[Any] = []
+
+    def is_known_at_one_broker() -> bool:
+        stub.faults.forget_members(GROUP, "broker-a")
+        shown[:] = run_command("groups", "show", GROUP, "--json", name_server=stub.name_server).document["members"]
+        return [each["brokers"] for each in shown] == [["broker-b"]]
+
+    with consumer(stub, {TOPIC: "new"}, "one"):
+        until(is_known_at_one_broker, "its first heartbeats are over")
+
+    [member] = shown
+    assert {each["topic"]: each["expression"] for each in member["subscriptions"]}[TOPIC] == "new"
+
+
+def test_agreement_is_unknown_if_a_member_does_not_report(stub: StubCluster, run_command: RunCommand) -> None:
+    """Two members that agree say nothing about a third one that gives no report."""
+    same = {TOPIC: "new"}
+    with consumer(stub, same, "one"), consumer(stub, same, "two"), consumer(stub, same, "three"):
+        until(lambda: len(stub.groups().get(GROUP, ())) == 3, "all are members")
+        stub.faults.answer(16, on=RequestCode.GET_CONSUMER_RUNNING_INFO)
+        shown = run_command("groups", "show", GROUP, "--json", name_server=stub.name_server).document
+
+    assert [each["subscriptions"] is None for each in shown["members"]].count(True) == 1
+    assert shown["doMembersAgree"] is None
+
+
+def test_members_are_unknown_if_a_broker_does_not_answer(stub: StubCluster, run_command: RunCommand) -> None:
+    """A broker that does not answer may know members; that none is live is not known."""
+    stub.faults.cut_reply(on=RequestCode.GET_CONSUMER_CONNECTION_LIST, at="broker-b", times=None)
+
+    shown = run_command("groups", "show", GROUP, name_server=stub.name_server).out
+    document = run_command("groups", "show", GROUP, "--json").document
+
+    assert re.search(r"^members +\?$", shown, flags=re.MULTILINE)
+    assert document["unknownBrokers"] == ["broker-b"]
 
 
 def consumer(stub: StubCluster, subscriptions: dict[str, str], name: str) -> PullConsumer:
@@ -197,14 +294,51 @@ def test_one_topic_includes_queues_without_a_position(stub: StubCluster, run_com
     assert other["total"]["messages"]["unknownQueues"] == 1
 
 
+def test_brokers_that_do_not_tell_the_time_are_named(stub: StubCluster, run_command: RunCommand) -> None:
+    """Ages there are by the clock of this machine, and the result says so."""
+    stub.faults.answer(16, on=RequestCode.GET_BROKER_RUNTIME_INFO, at="broker-b", times=None)
+
+    shown = run_command("lag", GROUP, name_server=stub.name_server).out
+    [told] = run_command("lag", GROUP, "--json").document["withoutClock"]
+
+    assert "broker-b did not tell the time: ages there are by the clock of this machine" in shown
+    assert (told["what"], told["code"]) == ("broker-b", "BROKER_NO_PERMISSION")
+
+
+def test_a_thousand_reasons_are_not_shown(stub: StubCluster, run_command: RunCommand) -> None:
+    """Reasons name their queues; people see the first ones, and how many more there are."""
+    stub.fill("many", 80, 10)
+    cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
+    queues = cluster.routes.route("many").readable
+    cluster.offsets.commit(GROUP, dict.fromkeys(queues, 0))
+    stub.faults.answer(16, on=RequestCode.PULL_MESSAGE, times=None)
+
+    shown = run_command("lag", GROUP, "--topic", "many", name_server=stub.name_server).out
+
+    assert len(queues) > 5 and shown.count("[BROKER_NO_PERMISSION]") == 5
+    assert f"? and {len(queues) - 5} more reasons; --json has all" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--watch", "--interval", "-1"], "0.1 seconds or more"),
+        (["--watch", "--interval", "nan"], "0.1 seconds or more"),
+        (["--watch", "--interval", "0"], "0.1 seconds or more"),
+        (["--watch", "--max", "5"], "not together with --watch"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_watch_that_makes_no_sense_is_refused(on_stub: RunCommand, words: list[str], complaint: str) -> None:
+    """An interval that is no time, and a check that is never made, are usage errors."""
+    ran = on_stub("lag", GROUP, *words)
+
+    assert (ran.code, ran.out) == (Exit.USAGE, "") and complaint in ran.err
+
+
 def test_watching_goes_on_and_forgets_no_queue(stub: StubCluster, run_command: RunCommand) -> None:
     """`--watch` measures again and again; queues of a broker that leaves meanwhile stay, as unknown."""
-    from pyspark_rocketmq.cli.commands.lag import _watch
-    from pyspark_rocketmq.cli.connection import Wanted
-    from pyspark_rocketmq.cli.screen import Screen
-    from pyspark_rocketmq.cli.session import Session
-
-    watched = _watch(Session(Wanted(stub.name_server), Screen(as_json=True)), GROUP, None, 0.0)
+    watched = watch_lag(Session(Wanted(stub.name_server), Screen(as_json=True)), GROUP, None, 0.0)
     before = next(watched)
     stub.faults.broker_down("broker-b")
 
@@ -212,6 +346,22 @@ def test_watching_goes_on_and_forgets_no_queue(stub: StubCluster, run_command: R
 
     assert (before.total.messages.value, before.total.unknown_queues) == (12, 0)
     assert (after.total.messages.value, after.total.unknown_queues, after.total.queues) == (7, 2, 4)
+
+
+def test_watching_goes_on_after_a_failure(stub: StubCluster, run_command: RunCommand) -> None:
+    """A name server that fails for a while is told, and does not end the watch; a refusal does."""
+    said = io.StringIO()
+    watched = watch_lag(Session(Wanted(stub.name_server), Screen(err=said, as_json=True)), GROUP, None, 0.0)
+    before = next(watched)
+    stub.faults.cut_reply(on=RequestCode.GET_BROKER_CLUSTER_INFO, at=NAME_SERVER, times=2)
+
+    after = next(watched)
+
+    assert before.total.messages == after.total.messages
+    assert "not measured: [CONNECTION_LOST]" in said.getvalue()
+    stub.faults.answer(16, on=RequestCode.GET_CONSUME_STATS, times=None)
+    with pytest.raises(NoPermission):
+        next(watched)
 
 
 # --- options and codes -----------------------------------------------------------------------------------------------

@@ -104,6 +104,8 @@ def test_options_of_the_command_line_outrank_a_profile(env: dict[str, str]) -> N
         ('default = "dev"\n[dev]\nnameServer = ["a:1"]\n', "nameServer in profile dev is neither text"),
         ('default = "dev"\n[dev]\nnameServer = "no address"\n', "not an address"),
         ('default = "dev"\n[dev]\nnamServer = "a:1"\n', "OPTION_MISSING|did you mean"),
+        ('nameServer = "a:1"\n[dev]\n', "nameServer stands outside of the profiles"),
+        ('[default]\nnameServer = "a:1"\n', r"\[default\] cannot be a profile"),
     ],
 )
 def test_errors_in_the_file_are_told(tmp_path: Path, text: str, complaint: str) -> None:
@@ -132,17 +134,83 @@ def test_secrets_of_a_file_that_others_may_read_are_warned_of(tmp_path: Path) ->
     assert "from-profile" not in said[0]
 
 
+KEYS = {
+    "PYSPARK_ROCKETMQ_ACCESS_KEY": "me",
+    "PYSPARK_ROCKETMQ_SECRET_KEY": "from-env",
+    "PYSPARK_ROCKETMQ_SECURITY_TOKEN": "token-from-env",
+}
+
+
+def credentials(wanted: Wanted, env: Mapping[str, str]) -> tuple[str, str, str | None]:
+    """Return access key, secret and token with which a command signs."""
+    found = find_options(wanted, env=env).cluster.credentials
+    assert found is not None
+    now = found.current()
+    return now.access_key, now.secret_key, now.security_token
+
+
 def test_secrets_come_from_the_environment() -> None:
-    """Environment variables give the keys, unless the command line or a file of credentials does."""
-    env = {"PYSPARK_ROCKETMQ_ACCESS_KEY": "me", "PYSPARK_ROCKETMQ_SECRET_KEY": "from-env"}
+    """Environment variables give keys and token, unless the command line gives a part of them."""
+    assert credentials(Wanted("a:1"), KEYS) == ("me", "from-env", "token-from-env")
+    given = ("ACCESSKEY=flag", "secretKey=from-flag")
+    assert credentials(Wanted("a:1", None, given), KEYS) == ("flag", "from-flag", None)
 
-    def secret(*options: str) -> str:
-        found = find_options(Wanted("a:1", None, options), env=env).cluster.credentials
-        assert found is not None
-        return found.current().secret_key
 
-    assert secret() == "from-env"
-    assert secret("secretKey=from-flag") == "from-flag"
+def test_no_secret_of_the_environment_completes_those_of_a_profile(env: dict[str, str]) -> None:
+    """The environment's token may be another cluster's, so it never goes with a profile's keys."""
+    assert credentials(Wanted(None, "prod"), {**env, **KEYS}) == ("reader", "from-profile", None)
+
+
+@pytest.mark.parametrize("name", ["tls", "seckretKey", "somethingElse"])
+def test_a_name_that_is_no_option_is_refused(tmp_path: Path, name: str) -> None:
+    """A misspelt name would have no effect, such as no encryption; `-o` and profiles refuse it without its value."""
+    profiles = write_profiles(tmp_path, f'default = "dev"\n[dev]\nnameServer = "a:1"\n{name} = "tell-nobody"\n')
+
+    for wanted, env in [(Wanted("a:1", None, (f"{name}=tell-nobody",)), {}), (Wanted(), profiles)]:
+        with pytest.raises(OptionError, match="OPTION_UNKNOWN") as refused:
+            find_options(wanted, env=env)
+        assert name in str(refused.value) and "tell-nobody" not in str(refused.value)
+
+
+def test_options_say_how_strict_names_are() -> None:
+    """With `strictOptions` the library's own rule about unknown names holds."""
+    assert find_options(Wanted("a:1", None, ("strictOptions=warn", "somethingElse=1")), env={})
+
+
+def test_repetitions_are_few_unless_they_are_chosen() -> None:
+    """A command repeats a request once, since a person waits; options for repetitions count."""
+    usual = find_options(Wanted("a:1"), env={}).cluster
+    chosen = ("fetchOffset.numRetries=7", "fetchOffset.retryIntervalMs=30s")
+    more = find_options(Wanted("a:1", None, chosen), env={}).cluster
+
+    assert (usual.retries, usual.pause.longest_s) == (1, 0.2)
+    assert (more.retries, more.pause.longest_s) == (7, 30.0)
+
+
+def test_a_file_of_credentials_that_others_may_read_is_warned_of(tmp_path: Path) -> None:
+    """A warning names a file of credentials that others may read; a private one gives none."""
+    path, said = tmp_path / "credentials", list[str]()
+    path.write_text("accessKey=me\nsecretKey=tell-nobody\n")
+    for mode in (0o600, 0o644):
+        path.chmod(mode)
+        find_options(Wanted("a:1", None, (f"credentialsFile={path}",)), env={}, warn=said.append)
+
+    assert len(said) == 1 and f"{path}: other users may read the secrets (mode 644)" in said[0]
+
+
+def test_a_user_without_a_home_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container without a home directory a flag suffices; a profile is refused with what to set."""
+
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", home)
+
+    assert address(Wanted("a:1"), {}) == "a:1"
+    with pytest.raises(OptionError, match="OPTION_MISSING"):
+        find_options(Wanted(), env={})
+    with pytest.raises(OptionError, match="no home directory; set HOME or XDG_CONFIG_HOME"):
+        find_options(Wanted(None, "prod"), env={})
 
 
 def test_secrets_on_the_command_line_are_warned_of_and_not_shown() -> None:

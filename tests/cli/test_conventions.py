@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -11,11 +15,12 @@ import pytest
 
 from broker_stub import StubCluster
 from broker_stub.__main__ import _parser as stub_parser
+from broker_stub.releases import RELEASES
 from pyspark_rocketmq.cli.command import Command
 from pyspark_rocketmq.cli.commands.stub import PARAMETERS
 from pyspark_rocketmq.cli.exits import MEANINGS, Exit
 from pyspark_rocketmq.cli.table import SUMMARIES, find_command
-from tests.cli.fixtures import RunCommand
+from tests.cli.fixtures import TOPIC, RunCommand, seed
 
 ENDLESS = {"demo", "stub"}
 """Commands that run until they are ended; they have tests of their own."""
@@ -65,7 +70,8 @@ def test_json_is_as_the_schema_says(on_stub: RunCommand, name: str, line: str) -
     ran = on_stub(*words_of(line), "--json")
     lines = ran.out.splitlines()
 
-    assert lines and (len(lines) == 1 or find_command(name).is_stream)
+    command = find_command(name)
+    assert lines and (len(lines) == 1 or command.is_stream or command.streams_if)
     for each in lines:
         jsonschema.validate(json.loads(each), schema_of(on_stub, name))
 
@@ -179,6 +185,149 @@ def test_refused_requests_are_not_permitted(run_command: RunCommand) -> None:
     assert "wrong-secret" not in ran.err + ran.out
 
 
+@pytest.mark.parametrize("name", [name for name in CONNECTING if name not in REPORTING])
+def test_the_port_of_a_broker_is_recognised(run_command: RunCommand, cli_stub: StubCluster, name: str) -> None:
+    """At the port of a broker, each command says that it is no name server, and exits with 5."""
+    ran = run_command(*first_example(find_command(name)), name_server=cli_stub.broker_address())
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (Exit.UNREACHABLE, "", 1)
+    assert ran.err.startswith("[WRONG_SERVER] this is a broker, not a name server") and "9876" in ran.err
+
+
+@pytest.mark.parametrize("name", [name for name in CONNECTING if name not in REPORTING])
+def test_the_port_of_grpc_is_recognised(run_command: RunCommand, cli_stub: StubCluster, name: str) -> None:
+    """At the gRPC port of a proxy, each command says what speaks there, and exits with 5."""
+    pytest.importorskip("grpc")
+
+    ran = run_command(*first_example(find_command(name)), "--json", name_server=str(cli_stub.endpoints))
+
+    assert (ran.code, ran.out) == (Exit.UNREACHABLE, "")
+    assert (ran.error["code"], ran.error["exit"]) == ("WRONG_SERVER", 5)
+    assert "gRPC" in ran.error["what"] and "not 8081" in ran.error["advice"]
+
+
+def test_a_server_that_is_not_recognised_leads_to_doctor(run_command: RunCommand, refusing_address: str) -> None:
+    """An error of an unreachable server ends with the command that finds out more."""
+    ran = run_command("topics", "list", name_server=refusing_address)
+
+    assert ran.err.endswith("; pyspark-rocketmq doctor finds out more\n")
+
+
+READING = {"peek", "tail", "find"}
+"""Commands that read messages, and wait longer for a broker that is silent."""
+
+
+@pytest.mark.parametrize("name", [name for name in CONNECTING if name not in READING])
+def test_a_silent_broker_does_not_hold_up_a_command(run_command: RunCommand, half_dead: StubCluster, name: str) -> None:
+    """If one of two brokers accepts connections and never answers, a command ends soon, and as it is documented."""
+    began = time.monotonic()
+
+    words = ("-o", "mqClientApiTimeout=150", "-o", "connectTimeoutMillis=1s")
+    ran = run_command(*first_example(find_command(name)), *words, name_server=half_dead.name_server)
+
+    assert ran.code in MEANINGS and ran.out + ran.err
+    assert "unexpected" not in ran.err and "Traceback" not in ran.err
+    assert time.monotonic() - began < 3
+
+
+@pytest.fixture(scope="module")
+def half_dead() -> Iterator[StubCluster]:
+    """A stub of two brokers, of which one never answers."""
+    with StubCluster(2, topics={TOPIC: 2}) as stub:
+        seed(stub)
+        stub.faults.drop_reply(at="broker-b", times=None)
+        yield stub
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[dev\n", "unreadable"),
+        ('default = "dev"\n[dev]\nnameServer = "a:1"\nsekretKey = "tell-nobody"\n', "OPTION_UNKNOWN"),
+        ('secretKey = "tell-nobody"\n', "stands outside of the profiles"),
+    ],
+)
+def test_a_wrong_file_of_profiles_is_one_line(
+    run_command: RunCommand, tmp_path: Path, text: str, complaint: str
+) -> None:
+    """An error in the file of profiles is one line without a secret, and exits with 2."""
+    path = tmp_path / "config" / "pyspark-rocketmq" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+
+    ran = run_command("topics", "list")
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (Exit.USAGE, "", 1)
+    assert complaint in ran.err and "tell-nobody" not in ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lag", "g", "secretKey=tell-nobody"],
+        ["lag", "g", "unheard=tell-nobody=="],
+        ["secretKey=tell-nobody"],
+        ["lag", "g", "--max", "secretKey=tell-nobody"],
+        ["lag", "g", "-o", "useTLS=true", "-osecretKey=tell-nobody", "more", "secretKey=tell-nobody"],
+    ],
+)
+def test_a_secret_at_the_wrong_place_is_not_repeated(on_stub: RunCommand, words: list[str]) -> None:
+    """A forgotten `-o` gives an error without the value, in text and in JSON."""
+    for ran in (on_stub(*words), on_stub(*words, "--json")):
+        assert ran.code == Exit.USAGE and "=***" in ran.err and "tell-nobody" not in ran.err
+
+
+def test_warnings_of_the_library_are_shown_once(on_stub: RunCommand, tmp_path: Path) -> None:
+    """A warning that the library logs is told by the command: here, that others may write the credentials."""
+    path = tmp_path / "credentials"
+    path.write_text("accessKey=me\nsecretKey=tell-nobody\n")
+    path.chmod(0o622)
+
+    ran = on_stub("topics", "list", "-o", f"credentialsFile={path}")
+
+    assert ran.code == Exit.DONE and "tell-nobody" not in ran.err
+    assert ran.err.count("other users may write it") == 1
+
+
+def test_with_json_every_line_on_stderr_is_json(run_command: RunCommand, refusing_address: str) -> None:
+    """A warning is an object, too."""
+    words = ("-o", "accessKey=me", "-o", "secretKey=tell-nobody", "--json")
+
+    ran = run_command("topics", "list", *words, name_server=refusing_address)
+
+    *warnings, error = map(json.loads, ran.err.splitlines())
+    assert [list(each) for each in warnings] == [["warning"], ["warning"]]
+    assert (error["code"], error["exit"]) == ("CONNECT", 5)
+
+
+@pytest.mark.parametrize("missing", ["click", "rich"])
+def test_a_missing_extra_is_one_line(run_command: RunCommand, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    """Without the packages of the extra `cli` the program says how to install them."""
+    monkeypatch.setitem(sys.modules, missing, None)
+
+    ran, as_json = run_command("topics", "list"), run_command("topics", "list", "--json")
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (Exit.FAILED, "", 1)
+    assert missing in ran.err and "pip install 'pyspark-rocketmq[cli]'" in ran.err
+    assert as_json.error["code"] == "EXTRA_MISSING"
+
+
+@pytest.mark.parametrize("start", ["-2h", "-2H", "-1500ms"])
+def test_times_in_the_past_are_no_options(on_stub: RunCommand, start: str) -> None:
+    """A time that begins with a dash is a value, in upper and lower case."""
+    assert on_stub("offsets", "at", start, "--topic", "orders").code == Exit.DONE
+
+
+def test_a_time_that_is_none_is_told_as_it_was_written(on_stub: RunCommand) -> None:
+    """Errors repeat such a value as the user wrote it, also one of a repeatable option or of a number."""
+    as_time = on_stub("offsets", "at", "-1.5h", "--topic", "orders")
+    as_topic = on_stub("offsets", "at", "-2h", "--topic", "-3h")
+    as_number = on_stub("lag", "billing", "--max", "-4h")
+
+    assert [each.code for each in (as_time, as_number)] == [Exit.USAGE, Exit.USAGE]
+    assert "-1.5h" in as_time.err and "-3h" in as_topic.err and "'-4h' is not a valid integer" in as_number.err
+
+
 def test_no_colours_and_no_folding_in_a_pipe(on_stub: RunCommand) -> None:
     """Without a terminal, lines have no escapes and no blanks at their ends, and each row is one line."""
     out = on_stub("options").out
@@ -201,6 +350,8 @@ def test_the_stub_command_has_the_parameters_of_the_stub() -> None:
     options = {word for action in stub_parser()._actions for word in action.option_strings}
 
     assert {each.name for each in PARAMETERS} == options - {"-h", "--help"}
+    [releases] = [each.choices for each in PARAMETERS if each.name == "--emulate"]
+    assert set(releases) == set(RELEASES)
 
 
 def test_the_version_is_shown(run_command: RunCommand) -> None:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from broker_stub import Settings, StubCluster
+from broker_stub.faults import NAME_SERVER
 from pyspark_rocketmq.cli.exits import Exit
+from pyspark_rocketmq.cli.session import Session
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.cli.fixtures import GROUP, TOPIC, RunCommand, seed
 from tests.net.test_greeting import http_server
 
 HOUR_MS = 3_600_000
+
+
+class LateSession(Session):
+    """A session with a clock that a test sets."""
+
+    time_ms = 0
+
+    def now_ms(self) -> int:
+        """Return the time that was set."""
+        return self.time_ms
 
 
 @pytest.fixture
@@ -40,12 +53,15 @@ def only(findings: list[dict[str, Any]]) -> Mapping[str, Any]:
 def test_a_healthy_cluster_has_no_findings(run_command: RunCommand, stub: StubCluster) -> None:
     """Everything that is checked is listed as ok, and the exit code is 0."""
     words = ("--topic", TOPIC, "--group", GROUP, "--recovery", "24h")
+    began = time.monotonic()
     code, findings = examine(run_command, stub.name_server, *words)
+    spent_s = time.monotonic() - began
     shown = run_command("doctor", *words).out
 
     assert (code, findings) == (Exit.DONE, [])
+    assert spent_s < 5
     assert {"name server", "broker", "retention", "topic", "group"} <= set(shown.replace("  ", "\n").split("\n"))
-    assert "0 problems, 0 warnings" in shown
+    assert "0 problems, 0 warnings, 0 unknown" in shown
 
 
 def test_nothing_is_changed(run_command: RunCommand, stub: StubCluster) -> None:
@@ -67,7 +83,7 @@ def test_a_server_of_another_kind_is_recognised(run_command: RunCommand, stub: S
     with http_server() as address:
         http = only(examine(run_command, str(address), "-o", "mqClientApiTimeout=500")[1])
 
-    assert "this is a broker" in broker["what"] and "9876" in broker["advice"]
+    assert broker["what"] == "this is a broker, not a name server" and "9876" in broker["advice"]
     assert "gRPC" in grpc["what"] and "not 8081" in grpc["advice"]
     assert "HTTP server" in http["what"]
 
@@ -84,6 +100,47 @@ def test_tls_without_tls_and_the_reverse_are_recognised(run_command: RunCommand,
 
     assert (missing["what"], "useTLS=true" in missing["advice"]) == ("the server speaks TLS", True)
     assert "no TLS handshake" in needless["what"] and "drop useTLS" in needless["advice"]
+
+
+def test_a_proxy_is_told_from_a_broker(run_command: RunCommand, stub: StubCluster) -> None:
+    """A server that knows routes, and no table of brokers, is a proxy of RocketMQ 5."""
+    stub.faults.answer(3, "not supported", on=RequestCode.GET_BROKER_CLUSTER_INFO, at=NAME_SERVER, times=None)
+
+    finding = only(examine(run_command, stub.name_server)[1])
+
+    assert "this is a proxy" in finding["what"] and "behind the proxy" in finding["advice"]
+
+
+def test_a_name_server_in_a_black_hole_is_told(run_command: RunCommand, stub: StubCluster) -> None:
+    """A name server that accepts connections and never answers is told after its deadline."""
+    stub.faults.drop_reply(on=RequestCode.GET_BROKER_CLUSTER_INFO, at=NAME_SERVER, times=None)
+
+    code, findings = examine(run_command, stub.name_server, "-o", "mqClientApiTimeout=300")
+
+    assert code == Exit.CHECK_FAILED and "[REQUEST_TIMEOUT]" in only(findings)["what"]
+
+
+def test_brokers_are_asked_together(run_command: RunCommand) -> None:
+    """Slow brokers take no time from each other, and none makes another one look slow."""
+    with StubCluster(8, settings=Settings(auto_create_topics=False)) as stub:
+        stub.faults.delay(400, on=RequestCode.GET_BROKER_RUNTIME_INFO, times=None)
+        began = time.monotonic()
+        code, findings = examine(run_command, stub.name_server)
+        spent_s = time.monotonic() - began
+
+    assert (code, findings) == (Exit.DONE, [])
+    assert 0.4 <= spent_s < 8 * 0.4
+
+
+def test_a_silent_process_is_the_only_one_blamed(run_command: RunCommand) -> None:
+    """A replica or master in a black hole is told as such; the other process is neither slow nor of another time."""
+    with StubCluster(1, 1, settings=Settings(auto_create_topics=False)) as stub:
+        stub.faults.drop_reply(on=RequestCode.GET_BROKER_RUNTIME_INFO)
+        code, findings = examine(run_command, stub.name_server, "-o", "mqClientApiTimeout=500")
+
+    finding = only([each for each in findings if each["level"] == "problem"])
+    assert (code, finding["check"]) == (Exit.CHECK_FAILED, "broker")
+    assert "[REQUEST_TIMEOUT]" in finding["what"]
 
 
 def test_an_address_without_a_server_is_told(run_command: RunCommand, refusing_address: str) -> None:
@@ -110,6 +167,15 @@ def test_name_servers_that_differ_are_told(run_command: RunCommand, stub: StubCl
     told = {each["place"]: each["what"] for each in findings if each["check"] == "name server"}
     assert code == Exit.DONE and {each["level"] for each in findings} == {"warning"}
     assert "broker-z" in told[stub.name_server] and "broker-a, broker-b" in told[other.name_server]
+
+
+def test_brokers_of_every_name_server_are_checked(run_command: RunCommand, stub: StubCluster) -> None:
+    """A broker that only the second name server knows is checked, too."""
+    with StubCluster(["broker-z"], settings=Settings(auto_create_topics=False)) as other:
+        other.faults.refuse("broker-z")
+        findings = examine(run_command, f"{stub.name_server};{other.name_server}")[1]
+
+    assert [each["place"].split()[0] for each in findings if each["check"] == "broker"] == ["broker-z"]
 
 
 def test_a_broker_that_cannot_be_reached_is_told(run_command: RunCommand, stub: StubCluster) -> None:
@@ -189,6 +255,7 @@ def test_missing_topic_and_group_are_told(run_command: RunCommand, stub: StubClu
     found = {each["check"]: each for each in findings}
     assert code == Exit.CHECK_FAILED
     assert "[TOPIC_NOT_FOUND]" in found["topic"]["what"]
+    assert f"mqadmin updateTopic -n {stub.name_server} -c DefaultCluster -t nowhere" in found["topic"]["advice"]
     assert found["group"]["level"] == "warning" and "updateSubGroup" in found["group"]["advice"]
 
 
@@ -203,6 +270,135 @@ def test_missing_permissions_are_told(run_command: RunCommand, stub: StubCluster
     assert exit_code == Exit.CHECK_FAILED
     assert levels == {("reading", "problem"), ("position", "problem"), ("settings", "unknown")}
     assert all("[BROKER_NO_PERMISSION]" in each["what"] for each in findings)
+
+
+PERMISSIONS = [
+    (
+        16,
+        "User:reader has no permission to access Topic:orders from 127.0.0.1, no matched policies.",
+        "user reader lacks the permission Sub for topic orders",
+        "mqadmin createAcl -n {ns} -c DefaultCluster -s User:reader -r Topic:orders -a Sub -d Allow",
+    ),
+    (
+        1,
+        "org.apache.rocketmq.acl.common.AclException: No default permission for topic:orders, org.apache...",
+        "the accessKey lacks the permission SUB for topic orders",
+        "mqadmin updateAclConfig -n {ns} -c DefaultCluster -a ACCESS_KEY -s SECRET_KEY -t orders=SUB",
+    ),
+    (
+        16,
+        "the topic[orders] pulling message is forbidden",
+        "topic orders may not be read",
+        "mqadmin updateTopicPerm -n {ns} -c DefaultCluster -t orders -p 6",
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "remark", "what", "line"), PERMISSIONS, ids=["2.0", "1.0", "topic"])
+def test_the_missing_permission_is_named(
+    run_command: RunCommand, stub: StubCluster, code: int, remark: str, what: str, line: str
+) -> None:
+    """A refused read names the permission that lacks, and the line of mqadmin that grants it."""
+    stub.faults.answer(code, remark, on=RequestCode.PULL_MESSAGE, at="broker-a", times=None)
+
+    exit_code, findings = examine(run_command, stub.name_server, "--topic", TOPIC)
+
+    finding = only(findings)
+    assert (exit_code, finding["level"], finding["place"]) == (Exit.CHECK_FAILED, "problem", f"{TOPIC} at broker-a")
+    assert finding["what"] == what and line.format(ns=stub.name_server) in finding["advice"]
+
+
+def test_only_commands_need_the_group_for_readers(run_command: RunCommand, stub: StubCluster) -> None:
+    """A query reads under its own group, so a permission that lacks for the readers' group is a warning."""
+    remark = "User:reader has no permission to access Group:TOOLS_CONSUMER from 127.0.0.1, no matched policies."
+    stub.faults.answer(16, remark, on=RequestCode.PULL_MESSAGE, at="broker-a", times=None)
+
+    code, findings = examine(run_command, stub.name_server, "--topic", TOPIC)
+
+    finding = only(findings)
+    assert (code, finding["level"]) == (Exit.DONE, "warning")
+    assert "peek" in finding["why"] and "-r Group:TOOLS_CONSUMER -a Sub" in finding["advice"]
+
+
+@pytest.mark.parametrize("release", ["5.3.3", "4.9.7"])
+@pytest.mark.parametrize(
+    ("keys", "what"),
+    [
+        (("accessKey=reader", "secretKey=wrong-secret"), "the signature is wrong, so the secretKey is"),
+        (("accessKey=nobody", "secretKey=wrong-secret"), "the broker does not know the accessKey"),
+        ((), "the broker serves signed requests only"),
+    ],
+    ids=["secret", "user", "none"],
+)
+def test_wrong_credentials_are_told_once_per_broker(
+    run_command: RunCommand, release: str, keys: tuple[str, ...], what: str
+) -> None:
+    """Credentials that brokers refuse are a problem, told once for each, without the secret."""
+    options = [word for key in keys for word in ("-o", key)]
+    with StubCluster(2, topics={TOPIC: 1}, acl={"reader": "right-secret"}, emulate=release) as stub:
+        code, findings = examine(run_command, stub.name_server, "--topic", TOPIC, "--group", GROUP, *options)
+
+    assert code == Exit.CHECK_FAILED
+    assert [(each["level"], each["check"]) for each in findings] == [("problem", "credentials")] * 2
+    assert {each["what"] for each in findings} == {what} and "wrong-secret" not in str(findings)
+
+
+def test_a_broker_that_serves_no_pulls_is_told(run_command: RunCommand, stub: StubCluster) -> None:
+    """A broker that answers administrators and not readers leaves a check unknown, which the last line counts."""
+    stub.faults.drop_reply(on=RequestCode.PULL_MESSAGE, at="broker-b", times=None)
+    words = ("--topic", TOPIC, "-o", "mqClientApiTimeout=300")
+
+    code, findings = examine(run_command, stub.name_server, *words)
+    shown = run_command("doctor", *words).out
+
+    [finding] = findings
+    assert (code, finding["check"], finding["level"]) == (Exit.DONE, "reading", "unknown")
+    assert finding["place"] == f"{TOPIC} at broker-b" and "1 unknown" in shown
+
+
+def test_certificates_are_checked(run_command: RunCommand) -> None:
+    """Each server's certificate is told with the days that are left; one that nobody trusts is a problem."""
+    from broker_stub.server import TlsFiles
+    from tests.net.test_greeting import PKI
+
+    tls = ("-o", "useTLS=true")
+    with StubCluster(
+        tls=TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key")), settings=Settings(auto_create_topics=False)
+    ) as stub:
+        trusted = run_command("doctor", "--json", *tls, "-o", f"tlsTrustCertPath={PKI / 'ca.pem'}",
+                              name_server=stub.name_server).document  # fmt: skip
+        stranger = only(examine(run_command, stub.name_server, *tls)[1])
+        anybody = only(examine(run_command, stub.name_server, *tls, "-o", "tlsAuthServer=false")[1])
+
+    told = [each["what"] for each in trusted["findings"] if each["check"] == "certificate"]
+    assert trusted["problems"] == trusted["warnings"] == 0
+    assert len(told) == 2 and all("is trusted, names the host, and is valid for" in each for each in told)
+    assert "certificate was refused" in stranger["what"] and "tlsTrustCertPath" in stranger["advice"]
+    assert (anybody["level"], anybody["check"]) == ("warning", "certificate")
+
+
+def test_a_certificate_that_ends_soon_is_a_warning() -> None:
+    """A certificate is to be renewed within its last thirty days."""
+    from broker_stub.server import TlsFiles
+    from pyspark_rocketmq.cli.checks.brokers import check_certificates
+    from pyspark_rocketmq.cli.connection import Wanted
+    from pyspark_rocketmq.cli.screen import Screen
+    from pyspark_rocketmq.net.greeting import fetch_certificate_end
+    from tests.net.test_greeting import PKI
+
+    options = ("useTLS=true", f"tlsTrustCertPath={PKI / 'ca.pem'}")
+    with (
+        StubCluster(tls=TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key"))) as stub,
+        LateSession(Wanted(stub.name_server, None, options), Screen()) as session,
+    ):
+        cluster = session.options.cluster
+        end_s = fetch_certificate_end(cluster.name_servers[0], cluster.net)
+        assert end_s is not None
+        session.time_ms = int(1000 * end_s) - 29 * 24 * HOUR_MS
+        [finding] = check_certificates(session, cluster.name_servers)
+
+    assert (finding.level.value, finding.check) == ("warning", "certificate")
+    assert "valid for 29 days" in finding.what and "renew" in (finding.advice or "")
 
 
 def test_a_broker_without_figures_is_not_away(run_command: RunCommand, stub: StubCluster) -> None:

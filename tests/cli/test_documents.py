@@ -82,6 +82,27 @@ def test_the_schema_refuses_other_documents(member: str, value: object) -> None:
         jsonschema.validate(document, schema_of(Sample, "sample"))
 
 
+def test_no_text_acts_on_a_terminal() -> None:
+    """Characters that are not printable are escaped, among them those that begin a control sequence."""
+    text = "\x9b31m\x1b[2J\x7f\u202e\u2028\ud800\U000e0001ü😀"
+
+    written = write_json({"text": text})
+
+    assert written.isprintable() and "ü😀" in written
+    assert json.loads(written) == {"text": text}
+
+
+def test_a_stream_that_is_not_utf_8_gets_ascii() -> None:
+    """Text for such a stream has escapes of JSON for all other characters."""
+    assert write_json({"text": "ü😀"}, is_ascii=True) == r'{"text": "\u00fc\ud83d\ude00"}'
+
+
+def test_json_has_no_infinite_number() -> None:
+    """A number that JSON does not have is an error, not a word that programs cannot read."""
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json({"ratio": float("nan")})
+
+
 def test_a_time_that_no_calendar_has_is_a_number() -> None:
     """A broker may report any number as a time; it never breaks a command."""
     assert moment(2**62) == Moment(2**62, None)

@@ -6,19 +6,21 @@ import io
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from broker_stub import Settings, StubCluster
-from pyspark_rocketmq.cli.commands.tail import _follow
+from pyspark_rocketmq.broker_errors import NoPermission
+from pyspark_rocketmq.cli.commands.tail import Follower
 from pyspark_rocketmq.cli.connection import Wanted
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.cli.screen import Screen
 from pyspark_rocketmq.cli.session import Session
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.pull.settings import Subscription
+from pyspark_rocketmq.wire.codes import RequestCode
 from tests.cli.fixtures import TOPIC, RunCommand, environment
 from tests.cli.test_terminal import PROGRAM, ROOT, SECONDS
 
@@ -81,6 +83,25 @@ def numbered(*numbers: int) -> list[str]:
 def test_peek_shows_the_last_or_first_messages(run: RunCommand, words: list[str], numbers: list[int]) -> None:
     """`peek` shows messages of all queues in the order of their store times, from the place that is asked for."""
     assert bodies(run("peek", "events", *words, "--json").document) == numbered(*numbers)
+
+
+def test_peeking_at_an_offset_that_is_gone_is_told(run: RunCommand, stub: StubCluster) -> None:
+    """If messages from `--offset` on are deleted, the first that are left are shown, and the exit code is 7."""
+    stub.expire("events", 0, 3)
+
+    ran = run("peek", "events", "-n", "1", "--queue", "broker-a/0", "--offset", "1", "--json")
+    shown = run("peek", "events", "-n", "1", "--queue", "broker-a/0", "--offset", "1").out
+
+    assert (ran.code, bodies(ran.document), ran.document["gone"]) == (Exit.DATA_GONE, numbered(6), 2)
+    assert ran.document["warnings"] == ["messages from 1 to 3 of events/broker-a/0 are gone"]
+    assert "messages from 1 to 3 of events/broker-a/0 are gone" in shown
+
+
+def test_peeking_behind_the_end_is_told(run: RunCommand) -> None:
+    """An offset after the end is no mistake, but no reason to show nothing without a word either."""
+    ran = run("peek", "events", "--queue", "broker-a/0", "--offset", "99")
+
+    assert ran.code == Exit.DONE and "events/broker-a/0 ends at 6: nothing is stored at 99 yet" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -156,6 +177,12 @@ def test_a_long_body_is_cut_for_people_only(run: RunCommand, stub: StubCluster) 
         (["peek", "events", "--queue", "broker-a/9"], "queues are: broker-a/0, broker-a/1"),
         (["peek", "events", "--offset", "3"], "needs --queue"),
         (["peek", "events", "-n", "0"], "at least 1"),
+        (["peek", "events", "-n", "10001"], "at most 10000"),
+        (["peek", "events", "--queue", "broker-a/0", "--offset", "-1"], "at least 0"),
+        (["peek", "events", "--from", "group:billing"], "give earliest, latest or a time"),
+        (["tail", "events", "--from", "group:billing"], "give earliest, latest or a time"),
+        (["find", "events", "--since", "0", "--until", "group:billing"], "give earliest, latest or a time"),
+        (["find", "events", "--since", "0", "--tags", ""], "names no tag"),
         (["tail", "events", "-n", "0"], "at least 1"),
         (["tail", "events", "--tags", "a", "--sql", "n > 1"], "not together with --sql"),
         (["find", "events"], "exactly one of --key, --id and --since"),
@@ -224,17 +251,139 @@ def test_tail_prints_what_comes(stub: StubCluster) -> None:
     assert process.returncode == Exit.INTERRUPTED
 
 
-def test_messages_that_are_gone_are_told(stub: StubCluster) -> None:
+class Tail:
+    """Follows a topic in this process; instead of a pause, one of the given steps is taken, and then it fails."""
+
+    def __init__(self, stub: StubCluster, topic: str, positions: dict[MessageQueue, int]) -> None:
+        self._said = io.StringIO()
+        self._steps: list[Callable[[], object]] = []
+        session = Session(Wanted(stub.name_server), Screen(err=self._said))
+        session.sleep = self._take_step  # type: ignore[method-assign]
+        self._messages = Follower(session, topic, positions, Subscription()).follow()
+
+    def _take_step(self, seconds: float) -> None:
+        self._steps.pop(0)()
+
+    def read(self, *steps: Callable[[], object]) -> tuple[int, bytes]:
+        """Return offset and body of the next message; a pause before it takes the next step."""
+        self._steps = list(steps)
+        message = next(self._messages)
+        assert not self._steps, "it paused less often than was expected"
+        return message.offset, message.body
+
+    @property
+    def said(self) -> list[str]:
+        """The lines on stderr."""
+        return self._said.getvalue().splitlines()
+
+
+Q = MessageQueue("single", "broker-a", 0)
+
+
+@pytest.fixture
+def pair() -> Iterator[StubCluster]:
+    """A stub of two brokers, each with a replica, with one queue of the topic `single` at each."""
+    with StubCluster(2, 1, topics={"single": 1}) as made:
+        for broker in ("broker-a", "broker-b"):
+            for number in range(3):
+                made.put("single", b"%d" % number, queue_id=0, broker=broker)
+        yield made
+
+
+def nothing() -> None:
+    """Let time pass."""
+
+
+def test_messages_that_are_gone_are_told(pair: StubCluster) -> None:
     """If retention takes messages before `tail` reads them, it tells which, and goes on."""
-    said = io.StringIO()
-    queue = MessageQueue("events", "broker-a", 0)
-    stub.expire("events", 0, 2)
+    pair.expire("single", 0, 2)
 
-    follow = _follow(Session(Wanted(stub.name_server), Screen(err=said)), "events", {queue: 0}, Subscription())
-    message = next(each for each in follow if each.queue == queue)
+    tail = Tail(pair, "single", {Q: 0, Q._replace(broker_name="broker-b"): 3})
 
-    assert message.offset == 2
-    assert said.getvalue() == "messages from 0 to 2 of events/broker-a/0 are gone\n"
+    assert tail.read() == (2, b"2")
+    assert tail.said == ["messages from 0 to 2 of single/broker-a/0 are gone"]
+
+
+def test_a_queue_that_was_made_again_is_read_from_its_beginning(pair: StubCluster) -> None:
+    """If a topic was deleted and created again, no message of the new one is left out."""
+    tail = Tail(pair, "single", {Q: 700, Q._replace(broker_name="broker-b"): 3})
+
+    assert tail.read() == (0, b"0")
+    assert tail.said == ["single/broker-a/0 ends at 3 now, before 700: it was made again, and is read from 0"]
+
+
+def test_a_replica_that_lags_moves_no_position_back(pair: StubCluster) -> None:
+    """While the master is away, its replica may end earlier; messages that were shown are not shown again."""
+    other = Q._replace(broker_name="broker-b")
+    tail = Tail(pair, "single", {Q: 3, other: 3})
+    pair.faults.slave_lag(2, "broker-a")
+    pair.faults.broker_down("broker-a", 0)
+
+    def bring_back() -> None:
+        pair.faults.slave_lag(0, "broker-a")
+        pair.faults.broker_up("broker-a", 0)
+        pair.put("single", b"new", queue_id=0, broker="broker-a")
+
+    assert tail.read(nothing, nothing, bring_back) == (3, b"new")
+    assert not any("made again" in line for line in tail.said)
+
+
+def test_a_failure_does_not_end_the_tail(pair: StubCluster) -> None:
+    """A server that fails for a while is told once, and read on when it answers again."""
+    tail = Tail(pair, "single", {Q: 3, Q._replace(broker_name="broker-b"): 3})
+    failing = pair.faults.cut_reply(on=RequestCode.GET_TOPIC_STATS_INFO, at="broker-a", times=None)
+
+    def mend() -> None:
+        pair.faults.clear()
+        pair.put("single", b"new", queue_id=0, broker="broker-a")
+
+    assert tail.read(nothing, nothing, mend) == (3, b"new")
+    assert failing.fired > 2 and len(tail.said) == 1
+    assert "[CONNECTION_LOST]" in tail.said[0] and tail.said[0].endswith("; going on")
+
+
+def test_a_broker_that_fails_holds_up_no_other(pair: StubCluster) -> None:
+    """Messages of the other brokers are printed while one does not answer."""
+    tail = Tail(pair, "single", {Q: 3, Q._replace(broker_name="broker-b"): 1})
+    pair.faults.cut_reply(at="broker-a", times=None)
+
+    assert tail.read() == (1, b"1")
+
+
+def test_no_message_is_repeated_after_a_failure(pair: StubCluster) -> None:
+    """If reading fails in the middle, it begins again behind the messages that were printed."""
+    tail = Tail(pair, "single", {Q: 0, Q._replace(broker_name="broker-b"): 0})
+    pair.faults.cut_reply(on=RequestCode.PULL_MESSAGE, at="broker-b", times=None)
+
+    before = [tail.read() for _ in range(3)]
+    after = [tail.read(pair.faults.clear), tail.read(), tail.read()]
+    pair.put("single", b"new", queue_id=0, broker="broker-a")
+
+    assert before == after == [(0, b"0"), (1, b"1"), (2, b"2")]
+    assert tail.read() == (3, b"new")
+
+
+def test_a_refusal_ends_the_tail(pair: StubCluster) -> None:
+    """An error that waiting does not mend ends the command."""
+    tail = Tail(pair, "single", {Q: 0, Q._replace(broker_name="broker-b"): 0})
+    pair.faults.answer(16, on=RequestCode.PULL_MESSAGE, times=None)
+
+    with pytest.raises(NoPermission):
+        tail.read()
+
+
+def test_queues_that_leave_the_route_are_told(pair: StubCluster) -> None:
+    """Queues of a broker that is not registered any more are not followed; one line says so."""
+    tail = Tail(pair, "single", {Q: 3, Q._replace(broker_name="broker-b"): 3})
+    pair.faults.broker_down("broker-b")
+
+    def store() -> None:
+        pair.put("single", b"new", queue_id=0, broker="broker-a")
+
+    assert tail.read(nothing, nothing, store) == (3, b"new")
+    assert [line for line in tail.said if "not in the route any more" in line] == [
+        "1 queues of broker-b are not in the route any more; they are read on when they come back"
+    ]
 
 
 @pytest.mark.parametrize(("key", "numbers"), [("k7", [7]), ("all", range(12))])
@@ -243,6 +392,27 @@ def test_messages_are_found_by_key(run: RunCommand, key: str, numbers: list[int]
     found = run("find", "events", "--key", key, "--json").document
 
     assert bodies(found) == numbered(*numbers) and not found["isCut"]
+
+
+def test_the_last_messages_with_a_key_are_found(run: RunCommand) -> None:
+    """Brokers return the last messages with a key, so that `--limit` leaves out the first ones, and says so."""
+    found = run("find", "events", "--key", "all", "--limit", "2", "--json").document
+
+    assert (bodies(found), found["isCut"]) == (numbered(10, 11), True)
+
+
+def test_a_broker_returns_64_messages_with_a_key(run: RunCommand, stub: StubCluster) -> None:
+    """If a broker may have more messages with a key than it may return, the result says so."""
+    for number in range(100):
+        stub.put("same", b"%d" % number, keys="one", queue_id=0)
+
+    found = run("find", "same", "--key", "one", "--limit", "200", "--json").document
+    shown = run("find", "same", "--key", "one", "--limit", "200").out
+
+    assert (bodies(found), found["isCut"]) == ([str(number) for number in range(36, 100)], True)
+    [warning] = found["warnings"]
+    assert "only the last 64 messages with a key" in warning and warning in shown
+    assert "--limit shows more" not in shown
 
 
 def test_a_message_is_found_by_either_id(run: RunCommand, stub: StubCluster) -> None:
@@ -277,6 +447,18 @@ def test_messages_are_found_by_time(run: RunCommand) -> None:
     assert (bodies(everything), everything["isCut"]) == (numbered(3, 4, 5, 6, 7), False)
     assert (bodies(some), some["isCut"]) == (numbered(3, 5), True)
     assert "there may be more; --limit shows more" in shown
+
+
+def test_the_first_messages_since_a_time_are_found(run: RunCommand, stub: StubCluster) -> None:
+    """With `--limit` the messages that were stored first are shown, whichever queue answers first."""
+    for number in range(100):
+        stub.put("late", b"late", queue_id=0, store_timestamp=STORED_MS + 1000 + number)
+    for number in range(5):
+        stub.put("late", b"early %d" % number, queue_id=1, store_timestamp=STORED_MS + number)
+
+    found = run("find", "late", "--since", "0", "--limit", "3", "--json").document
+
+    assert (bodies(found), found["isCut"]) == (["early 0", "early 1", "early 2"], True)
 
 
 @pytest.mark.parametrize("words", [["--key", "nothing"], ["--id", "nothing"], ["--since", "2100-01-01T00:00:00Z"]])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from broker_stub import StubCluster
+from broker_stub import NAME_SERVER, StubCluster
+from broker_stub.faults import Fault
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.cli.positions import nest
 from pyspark_rocketmq.client import PullConsumer, PullConsumerSettings
@@ -204,8 +207,60 @@ def test_an_interrupted_move_says_how_to_go_back(stub: StubCluster, tmp_path: Pa
         out, said = process.communicate(timeout=SECONDS)
 
     assert (process.returncode, out) == (Exit.INTERRUPTED, "")
-    assert "some positions may have moved" in said and f"offsets import {GROUP} {undo} --apply" in said
-    assert said.count("\n") == 1 and json.loads(undo.read_text())["positions"]
+    before, interrupted = said.splitlines()
+    assert "some positions may have moved" in interrupted
+    assert all(f"offsets import {GROUP} {undo} --apply" in line for line in (before, interrupted))
+    assert json.loads(undo.read_text())["positions"]
+
+
+def test_an_interruption_after_the_move_says_how_to_go_back(stub: StubCluster) -> None:
+    """Ctrl-C while the result is written does not say that nothing was changed."""
+    reading, writing = full_pipe()
+    asked = stub.faults.delay(0, on=RequestCode.GET_CONSUMER_CONNECTION_LIST, times=None)
+    words = ["offsets", "seek", GROUP, "--topic", TOPIC, "--to", "latest", "--apply", "--json"]
+    with subprocess.Popen(
+        [*PROGRAM, *words], cwd=ROOT, env=environment(stub), stdout=writing, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr
+        until(lambda: asked.fired == 4, "both brokers were asked for members before and after the move")
+        process.send_signal(signal.SIGINT)
+        said = [process.stderr.readline(), process.stderr.readline()]
+        os.close(writing)
+        while os.read(reading, 65_536):
+            pass  # Whatever is left of the result can be written now.
+        os.close(reading)
+        process.wait(SECONDS)
+
+    assert (process.returncode, stub.offsets(GROUP)) == (Exit.INTERRUPTED, ENDS)
+    assert "interrupted; the positions have moved" in said[1] and f"offsets import {GROUP}" in said[1]
+
+
+def full_pipe() -> tuple[int, int]:
+    """Return the ends of a pipe that takes no more."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    try:
+        while os.write(writing, bytes(4096)):
+            pass
+    except BlockingIOError:
+        os.set_blocking(writing, True)
+    return reading, writing
+
+
+def test_a_closed_output_does_not_hide_how_to_go_back(stub: StubCluster) -> None:
+    """If nobody reads the result, the way back stands on stderr all the same."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = ["offsets", "seek", GROUP, "--topic", TOPIC, "--to", "latest", "--apply"]
+
+    ran = subprocess.run(
+        [*PROGRAM, *words], cwd=ROOT, env=environment(stub), stdout=writing, stderr=subprocess.PIPE, text=True,
+        timeout=SECONDS, check=False,
+    )  # fmt: skip
+    os.close(writing)
+
+    assert (ran.returncode, stub.offsets(GROUP)) == (Exit.OUTPUT_CLOSED, ENDS)
+    assert f"go back with: pyspark-rocketmq offsets import {GROUP}" in ran.stderr
 
 
 def test_a_move_that_does_not_stay_fails(run: RunCommand, stub: StubCluster) -> None:
@@ -221,7 +276,8 @@ def test_a_group_that_stands_there_is_not_moved(run: RunCommand) -> None:
     """If no position would change, there is nothing to apply and nothing to undo."""
     ran = seek(run, "--to", f"group:{GROUP}")
 
-    assert (ran.code, ran.out) == (Exit.DONE, "group billing stands there already: nothing to move\n")
+    where = "4 queues at broker-a, broker-b"
+    assert (ran.code, ran.out) == (Exit.DONE, f"group billing stands there already in {where}: nothing to move\n")
 
 
 def test_a_group_moves_to_where_another_stands(run: RunCommand, stub: StubCluster) -> None:
@@ -244,6 +300,115 @@ def test_a_group_with_members_is_not_moved(run: RunCommand, stub: StubCluster) -
     assert ran.code == Exit.FAILED
     assert "[GROUP_IN_USE]" in ran.err and "@one" in ran.err
     assert stub.offsets(GROUP) == POSITIONS
+
+
+def test_members_are_asked_for_at_every_broker(run: RunCommand, stub: StubCluster) -> None:
+    """A member that only one broker knows, because the other has just restarted, is a member."""
+    settings = PullConsumerSettings(group=GROUP, subscriptions=TOPIC, instance_name="one")
+    with PullConsumer(stub.name_server, settings):
+        until(lambda: sum(bool(each.client_ids) for each in stub.connections()) == 2, "both brokers know it")
+        stub.faults.forget_members(GROUP, "broker-a")
+        ran = seek(run, "--to", "latest", "--apply")
+
+    assert ran.code == Exit.FAILED and "[GROUP_IN_USE]" in ran.err
+    assert stub.offsets(GROUP) == POSITIONS
+
+
+def test_a_broker_that_does_not_tell_its_members_stops_the_move(run: RunCommand, stub: StubCluster) -> None:
+    """Members may hide behind a broker that does not answer, so nothing is moved."""
+    stub.faults.cut_reply(on=RequestCode.GET_CONSUMER_CONNECTION_LIST, at="broker-b", times=None)
+
+    ran = seek(run, "--to", "latest", "--apply")
+
+    assert ran.code == Exit.UNREACHABLE and "may have live members there, so nothing was moved" in ran.err
+    assert stub.offsets(GROUP) == POSITIONS
+
+
+@pytest.fixture
+def still() -> Iterator[StubCluster]:
+    """A stub whose clock stands still, so that a delayed reply waits for the test."""
+    with StubCluster(2, topics={TOPIC: 2}, frozen_clock=True) as made:
+        seed(made)
+        yield made
+
+
+def seek_while(run_command: RunCommand, still: StubCluster, fault: Fault, act: Callable[[], object]) -> Ran:
+    """Move the group, and do something while a delayed reply is on its way."""
+
+    def act_and_release() -> None:
+        until(lambda: fault.fired, "the request has come")
+        act()
+        still.clock.advance(1000)
+
+    with ThreadPoolExecutor(1) as threads:
+        meanwhile = threads.submit(act_and_release)
+        ran = run_command(
+            "offsets", "seek", GROUP, "--topic", TOPIC, "--to", "latest", "--apply", "--undo-file", "undo.json",
+            name_server=still.name_server,
+        )  # fmt: skip
+        meanwhile.result()
+    return ran
+
+
+def test_positions_that_move_meanwhile_are_not_overwritten(run_command: RunCommand, still: StubCluster) -> None:
+    """A client that commits while the move is prepared, a Spark query for example, stops it; no undo file is left."""
+    queue = MessageQueue(TOPIC, "broker-a", 0)
+    cluster = open_cluster(ClusterSettings(parse_addresses(still.name_server)))
+    # The name of the cluster is asked for between reading the positions and writing the undo file.
+    fault = still.faults.delay(1000, on=RequestCode.GET_BROKER_CLUSTER_INFO, at=NAME_SERVER)
+
+    ran = seek_while(run_command, still, fault, lambda: cluster.offsets.commit(GROUP, {queue: 4}))
+
+    assert ran.code == Exit.FAILED and "[GROUP_IN_USE]" in ran.err
+    assert f"the position in {queue} went from 1 to 4 meanwhile; nothing was moved" in ran.err
+    assert still.offsets(GROUP) == {**POSITIONS, queue: 4} and not Path("undo.json").exists()
+
+
+def test_a_member_that_joins_during_the_move_is_told(run_command: RunCommand, still: StubCluster) -> None:
+    """It may have begun at the old positions, and would commit them."""
+    settings = PullConsumerSettings(group=GROUP, subscriptions=TOPIC, instance_name="late")
+    member = PullConsumer(still.name_server, settings)
+    fault = still.faults.delay(1000, on=RequestCode.UPDATE_CONSUMER_OFFSET)
+
+    def join() -> None:
+        member.start()
+        until(lambda: still.groups().get(GROUP), "it is a member")
+
+    try:
+        ran = seek_while(run_command, still, fault, join)
+    finally:
+        member.close()
+
+    assert ran.code == Exit.FAILED and "@late joined while the positions were moved" in ran.err
+    assert f"go back with: pyspark-rocketmq offsets import {GROUP}" in ran.err
+
+
+def test_a_misspelt_group_is_not_created(run: RunCommand, stub: StubCluster) -> None:
+    """Brokers would create it with its first position, so a group that no broker knows is not found."""
+    ran = run("offsets", "seek", "biling", "--topic", TOPIC, "--to", "latest", "--apply")
+
+    assert ran.code == Exit.NOT_FOUND and "no broker knows group biling" in ran.err
+    assert stub.offsets("biling") == {}
+
+
+def test_positions_outside_of_queues_are_not_copied_silently(run: RunCommand, stub: StubCluster) -> None:
+    """`--to group:NAME` warns of a position that no reader would take as it is."""
+    cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
+    cluster.offsets.commit("copy", {MessageQueue(TOPIC, "broker-a", 0): 9})
+
+    ran = seek(run, "--to", "group:copy")
+
+    assert ran.code == Exit.NEEDS_APPLY and "offset 9 of orders/broker-a/0 lies outside 0..5" in ran.err
+
+
+def test_the_brokers_of_a_move_are_listed(run: RunCommand, stub: StubCluster) -> None:
+    """A broker that is not registered is missing in the list, since its queues are not moved."""
+    both = seek(run, "--to", "latest", "--json").document
+    stub.faults.broker_down("broker-b")
+    one = seek(run, "--to", "latest").out
+
+    assert (both["queues"], both["brokers"]) == (4, ["broker-a", "broker-b"])
+    assert "2 of 2 queues at broker-a" in one
 
 
 def test_an_export_is_imported(run: RunCommand, stub: StubCluster, tmp_path: Path) -> None:

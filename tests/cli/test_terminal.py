@@ -1,7 +1,9 @@
-"""Test commands in processes of their own: on terminals, interrupted, with a closed output, and what they import."""
+"""Test commands on terminals, interrupted and with a closed output; in processes of their own, what they import."""
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import pty
 import re
@@ -9,32 +11,29 @@ import select
 import signal
 import subprocess
 import sys
+import termios
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
 from broker_stub import StubCluster
+from broker_stub.faults import NAME_SERVER, Fault
 from pyspark_rocketmq.cli.exits import Exit
-from tests.cli.fixtures import environment
+from pyspark_rocketmq.cli.main import main
+from pyspark_rocketmq.cli.table import find_command
+from tests.cli.fixtures import RunCommand, environment
+from tests.cli.test_conventions import CONNECTING, EXAMPLES, first_example, words_of
 from tests.house.test_face import HEAVY
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, "-m", "pyspark_rocketmq"]
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 SECONDS = 60
-
-
-def on_terminal(stub: StubCluster, *words: str, columns: int, **more: str) -> str:
-    """Run a command on a terminal of this width, and return what it writes there."""
-    ours, theirs = pty.openpty()
-    shown = environment(stub, COLUMNS=str(columns), TERM="xterm-256color", **more)
-    with subprocess.Popen([*PROGRAM, *words], cwd=ROOT, env=shown, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        written = _read_all(ours)
-        assert process.wait(SECONDS) == 0, written
-    os.close(ours)
-    return written.replace("\r\n", "\n")
 
 
 def _read_all(terminal: int) -> str:
@@ -51,10 +50,216 @@ def _read_all(terminal: int) -> str:
     return b"".join(parts).decode()
 
 
+# --- in this process, every example ----------------------------------------------------------------------------------
+
+
+AS_IT_IS = {"completion", "peek", "tail", "find"}
+"""Commands that show texts of others, which are not folded."""
+RunOnTerminal = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run_on_terminal(run_command: RunCommand, cli_stub: StubCluster) -> RunOnTerminal:
+    """A function that runs a command in this process on a terminal of some width; it returns code and text.
+
+    `run_command` has cleared the user's settings.
+    """
+
+    def run(words: list[str], columns: int = 80, **env: str) -> tuple[int, str]:
+        ours, theirs = pty.openpty()
+        parts: list[str] = []
+        reader = threading.Thread(target=lambda: parts.append(_read_all(ours)))
+        reader.start()
+        settings = {"NAMESRV_ADDR": cli_stub.name_server, "TERM": "xterm-256color", "COLUMNS": str(columns), **env}
+        with pytest.MonkeyPatch.context() as patch, open(theirs, "w", encoding="utf-8") as stream:
+            for name, value in settings.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "stdout", stream)
+            patch.setattr(sys, "stderr", stream)
+            code = main(words)
+        reader.join(SECONDS)
+        os.close(ours)
+        return code, parts[0].replace("\r\n", "\n")
+
+    return run
+
+
+@contextmanager
+def closed_stream() -> Iterator[TextIO]:
+    """Yield a stream to a pipe that nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    yield open(writing, "w", encoding="utf-8")
+
+
+@pytest.mark.parametrize(("name", "line"), EXAMPLES)
+def test_each_example_fits_a_terminal(run_on_terminal: RunOnTerminal, name: str, line: str) -> None:
+    """On terminals of 80 and 200 columns no line of a table is wider; colours are there unless NO_COLOR is set."""
+    words = words_of(line)
+    narrow, wide = run_on_terminal(words, 80), run_on_terminal(words, 200)
+    plain = run_on_terminal(words, 80, NO_COLOR="1")
+
+    for (code, text), columns in ((narrow, 80), (wide, 200), (plain, 80)):
+        assert code == Exit.DONE and text.strip()
+        if name not in AS_IT_IS:
+            assert max(map(len, ESCAPE.sub("", text).splitlines())) <= columns
+    assert re.search(r"\x1b\[[0-9;]*[34][0-7]m", plain[1]) is None
+
+
+@pytest.mark.parametrize(("name", "line"), EXAMPLES)
+def test_each_example_is_plain_in_a_pipe(on_stub: RunCommand, name: str, line: str) -> None:
+    """In a file or pipe there are no escapes and no blanks at the ends of lines."""
+    ran = on_stub(*words_of(line))
+
+    assert ran.code == Exit.DONE and "\x1b" not in ran.out + ran.err
+    assert [each for each in ran.out.splitlines() if each != each.rstrip()] == []
+
+
+@pytest.mark.parametrize("form", ["", " --json"], ids=["text", "json"])
+@pytest.mark.parametrize(("name", "line"), EXAMPLES)
+def test_each_example_ends_silently_when_nobody_reads(
+    on_stub: RunCommand,
+    cli_stub: StubCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    line: str,
+    form: str,
+) -> None:
+    """If the reader of its output goes away, each command ends silently with exit code 141."""
+    monkeypatch.setenv("NAMESRV_ADDR", cli_stub.name_server)
+    capsys.readouterr()
+
+    assert (run_unread(monkeypatch, *words_of(line + form)), capsys.readouterr().err) == (Exit.OUTPUT_CLOSED, "")
+
+
+def run_unread(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    """Run a command whose output nobody reads, and return the exit code."""
+    with closed_stream() as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        code = main(words)
+        stream.close()
+    return code
+
+
+def test_help_ends_silently_when_nobody_reads(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The parser, which writes help, keeps the exit code of a closed output."""
+    assert (run_unread(monkeypatch, "--help"), capsys.readouterr().err) == (Exit.OUTPUT_CLOSED, "")
+
+
+_PRESS_S = 0.05
+"""Time after a request at which a key is pressed: while Python begins to wait, it would miss the signal."""
+
+
+def interrupt_at(fault: Fault) -> None:
+    """Press Ctrl-C, as it were, when a request has met a fault."""
+
+    def press() -> None:
+        deadline = time.monotonic() + SECONDS
+        while not fault.fired and time.monotonic() < deadline:
+            time.sleep(0.001)
+        time.sleep(_PRESS_S)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press).start()
+
+
+@pytest.fixture
+def mute_stub() -> Iterator[tuple[StubCluster, Fault]]:
+    """A stub whose name server never answers, and the fault that counts requests to it."""
+    with StubCluster() as stub:
+        yield stub, stub.faults.drop_reply(at=NAME_SERVER, times=None)
+
+
+@pytest.mark.parametrize("name", CONNECTING)
+def test_each_command_ends_at_ctrl_c(run_command: RunCommand, mute_stub: tuple[StubCluster, Fault], name: str) -> None:
+    """Ctrl-C while a command waits for a server ends it at once, with one line and exit code 130."""
+    stub, fault = mute_stub
+    interrupt_at(fault)
+    began = time.monotonic()
+
+    ran = run_command(*first_example(find_command(name)), name_server=stub.name_server)
+
+    assert (ran.code, ran.out, ran.err) == (Exit.INTERRUPTED, "", "interrupted; nothing was changed\n")
+    assert time.monotonic() - began < 2
+
+
+def test_ctrl_c_is_json_with_json(run_command: RunCommand, mute_stub: tuple[StubCluster, Fault]) -> None:
+    """With `--json` an interruption is an object, too."""
+    stub, fault = mute_stub
+    interrupt_at(fault)
+
+    ran = run_command("topics", "list", "--json", name_server=stub.name_server)
+
+    assert (ran.error["code"], ran.error["exit"]) == ("INTERRUPTED", 130)
+
+
+def test_ctrl_c_without_a_reader_of_errors(
+    run_command: RunCommand, mute_stub: tuple[StubCluster, Fault], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If nobody reads stderr either, as in `2>&1 | head`, Ctrl-C ends the command without a traceback."""
+    stub, fault = mute_stub
+    interrupt_at(fault)
+    with closed_stream() as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        code = run_command("topics", "list", name_server=stub.name_server).code
+        stream.close()
+
+    assert code == Exit.OUTPUT_CLOSED
+
+
+def test_an_idle_stream_notices_that_nobody_reads(
+    run_command: RunCommand, cli_stub: StubCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tail` on a topic without new messages ends when its reader is gone, not only at the next message."""
+    monkeypatch.setenv("NAMESRV_ADDR", cli_stub.name_server)
+
+    assert run_unread(monkeypatch, "tail", "orders") == Exit.OUTPUT_CLOSED
+
+
+def test_a_slow_command_tells_that_it_waits(run_on_terminal: RunOnTerminal) -> None:
+    """After two seconds a line on the terminal tells what a command waits for, and it disappears."""
+    with StubCluster() as stub:
+        stub.faults.delay(2300, at=NAME_SERVER)
+        code, text = run_on_terminal(["brokers"], NAMESRV_ADDR=stub.name_server)
+
+    assert code == Exit.DONE
+    _, waited, rest = text.partition("brokers: waiting for the cluster … 2 s")
+    assert waited and rest.startswith("\r\x1b[K") and "broker-a" in rest
+
+
+# --- in processes of their own ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pressed", [b"\x03", b"\x04"], ids=["Ctrl-C", "Ctrl-D"])
+def test_a_question_can_be_refused(cli_stub: StubCluster, pressed: bytes) -> None:
+    """Ctrl-C and Ctrl-D at the question for a secret end the command with one line and exit code 130."""
+    ours, theirs = pty.openpty()
+    words = ["topics", "list", "-o", "accessKey=-", "-o", "secretKey=-"]
+    with subprocess.Popen(
+        [*PROGRAM, *words], cwd=ROOT, env=environment(cli_stub), stdin=theirs, stdout=theirs, stderr=theirs,
+        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        written = b""
+        while b"accessKey:" not in written:
+            assert select.select([ours], [], [], SECONDS)[0]
+            written += os.read(ours, 65_536)
+        os.write(ours, pressed)
+        said = _read_all(ours)
+        code = process.wait(SECONDS)
+    os.close(ours)
+
+    assert code == Exit.INTERRUPTED
+    assert said.strip() == "interrupted; nothing was changed"
+
+
 @pytest.mark.parametrize("columns", [80, 200])
-def test_tables_fit_the_terminal(cli_stub: StubCluster, columns: int) -> None:
+def test_tables_fit_the_terminal(run_on_terminal: RunOnTerminal, columns: int) -> None:
     """On a terminal a table is no wider than it, its titles are bold, and no number or name is lost."""
-    written = on_terminal(cli_stub, "lag", "billing", columns=columns)
+    _, written = run_on_terminal(["lag", "billing"], columns)
 
     plain = ESCAPE.sub("", written)
     assert "\x1b[1m" in written
@@ -63,16 +268,16 @@ def test_tables_fit_the_terminal(cli_stub: StubCluster, columns: int) -> None:
     assert re.search(r"^total +12 ", plain, flags=re.MULTILINE)
 
 
-def test_no_color_means_no_colours(cli_stub: StubCluster) -> None:
+def test_no_color_means_no_colours(run_on_terminal: RunOnTerminal) -> None:
     """With NO_COLOR nothing on a terminal has a colour."""
-    written = on_terminal(cli_stub, "topics", "list", columns=80, NO_COLOR="1")
+    _, written = run_on_terminal(["topics", "list"], NO_COLOR="1")
 
     assert re.search(r"\x1b\[[0-9;]*3[0-7]m", written) is None
     assert "orders" in written
 
 
 def test_an_interruption_is_one_line(cli_stub: StubCluster) -> None:
-    """Ctrl-C ends a command with one line and exit code 130."""
+    """Ctrl-C ends a command with one line, with `--json` an object, and exit code 130."""
     command = [*PROGRAM, "lag", "billing", "--watch", "--interval", "60", "--json"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(cli_stub), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -81,7 +286,8 @@ def test_an_interruption_is_one_line(cli_stub: StubCluster) -> None:
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=SECONDS)
 
-    assert (process.returncode, said) == (Exit.INTERRUPTED, "interrupted; nothing was changed\n")
+    assert process.returncode == Exit.INTERRUPTED
+    assert json.loads(said)["what"] == "interrupted; nothing was changed"
 
 
 def test_an_output_that_is_closed_early_is_no_error(cli_stub: StubCluster) -> None:

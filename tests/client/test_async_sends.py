@@ -7,13 +7,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pytest
 
+from broker_stub.faults import NAME_SERVER
 from pyspark_rocketmq.client import async_sends
 from pyspark_rocketmq.client.producer import Producer
+from pyspark_rocketmq.client.settings import ProducerSettings
 from pyspark_rocketmq.cluster.messages import Receipt
 from pyspark_rocketmq.errors import LocalProtocolError, OptionError, SendError
 from pyspark_rocketmq.model import Message
@@ -311,3 +314,23 @@ def test_an_error_names_the_setting_of_its_producer(group: Group) -> None:
     group.stub.faults.drop_reply(on=SEND, times=None)
     error = group.producer(send_timeout_s=0.3).send_async(Message(TOPIC, b"x")).exception(TIMEOUT_S)
     assert "or raise send_timeout_s" in str(error)
+
+
+def test_a_name_server_that_hangs_holds_up_only_unknown_topics(group: Group) -> None:
+    """Only the caller waits for the queues of a topic; sends to known topics get their receipts meanwhile."""
+    known = replace(group.cluster_settings, route_max_age_s=60.0)
+    with Producer(known, ProducerSettings(group="shop", send_timeout_s=1.5)) as producer:
+        producer.send_async(Message(TOPIC, b"first")).result(TIMEOUT_S)
+        route = RequestCode.GET_ROUTEINFO_BY_TOPIC
+        fault = group.stub.faults.drop_reply(on=route, at=NAME_SERVER, times=None)
+        futures: list[Future[Receipt]] = []
+        thread = threading.Thread(target=lambda: futures.append(producer.send_async(Message("unknown", b"x"))))
+        thread.start()
+        until(lambda: fault.fired)
+        for number in range(10):
+            producer.send_async(Message(TOPIC, b"%d" % number)).result(1.0)
+        assert not futures
+        thread.join(TIMEOUT_S)
+        group.stub.faults.clear()
+    error = futures[0].exception(0)
+    assert isinstance(error, SendError) and error.failed == (0,)

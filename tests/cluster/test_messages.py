@@ -84,8 +84,20 @@ def test_only_messages_that_bear_the_key_are_found() -> None:
         ("T2", 4, b"KEYS\x01k2"),
     ]
     links.serve("a:1", QUERY_MESSAGE=answer(body=b"".join(stored(*row) for row in rows)))
-    found = cluster.messages.query_by_key("T", "k2")
+    found = cluster.messages.query_by_key("T", "k2").messages
     assert [(hit.queue, hit.record.queue_offset) for hit in found] == [(MessageQueue("T", "a", 1), n) for n in (1, 2)]
+
+
+@pytest.mark.parametrize(("count", "asked", "is_cut"), [(63, 100, False), (64, 100, True), (3, 3, True), (2, 3, False)])
+def test_a_broker_that_returns_all_that_it_may_has_perhaps_more(count: int, asked: int, is_cut: bool) -> None:
+    """A broker returns at most 64 messages for a key; messages with other keys of the same hash count, too."""
+    cluster, links = one_broker()
+    rows = [("T", number, b"KEYS\x01k2" if number else b"KEYS\x01other") for number in range(count)]
+    links.serve("a:1", QUERY_MESSAGE=answer(body=b"".join(stored(*row) for row in rows)))
+
+    found = cluster.messages.query_by_key("T", "k2", max_count=asked)
+
+    assert (len(found.messages), found.is_cut) == (count - 1, is_cut)
 
 
 def test_a_unique_id_is_compared_with_its_own_property() -> None:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from pyspark_rocketmq.broker_errors import NoPermission, SystemBusy
+from pyspark_rocketmq.broker_errors import ConsumerNotOnline, NoPermission, SystemBusy
 from pyspark_rocketmq.cluster.cluster import Cluster
 from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.cluster.survey import answers_of
 from pyspark_rocketmq.errors import ConnectError, MalformedFrame, NoBrokerAvailable
+from pyspark_rocketmq.wire.bodies import ConsumerRunningInfo
 from pyspark_rocketmq.wire.codes import ResponseCode
 from tests.cluster.scripted import ScriptedLinks, answer, cluster_of
 
@@ -120,3 +121,30 @@ def test_a_group_without_members_is_no_error() -> None:
 
     assert [each.client_id for each in found["a"].connection_set] == ["one"]
     assert found["b"].connection_set == ()
+
+
+def test_members_are_asked_through_the_brokers_that_know_them() -> None:
+    """All members are asked in one burst; a member that does not report is an error among the others."""
+    cluster, links = three_brokers()
+    brokers = {each.broker_name: each for each in cluster.survey.fetch_brokers()}
+    links.serve("a:1", GET_CONSUMER_RUNNING_INFO=answer(body={"properties": {}}))
+    links.serve("b:1", GET_CONSUMER_RUNNING_INFO=answer(ResponseCode.CONSUMER_NOT_ONLINE))
+    links.bursts.clear()
+
+    found = cluster.survey.fetch_running_infos("g", {"one": brokers["a"], "two": brokers["b"], "three": brokers["c"]})
+
+    assert links.bursts[0] == 2
+    assert isinstance(found["one"], ConsumerRunningInfo) and isinstance(found["two"], ConsumerNotOnline)
+    assert isinstance(found["three"], NoBrokerAvailable)
+    asked = links.asked("GET_CONSUMER_RUNNING_INFO")
+    assert [(each["consumerGroup"], each["clientId"]) for each in asked] == [("g", "one"), ("g", "two")]
+
+
+def test_figures_of_masters_come_from_masters_only() -> None:
+    """A replica's clock does not stamp messages, so only masters are asked."""
+    cluster, _ = three_brokers()
+
+    found = cluster.survey.fetch_master_infos(cluster.survey.fetch_brokers())
+
+    assert (found["a"], found["b"]) == ({"at": "a:1"}, {"at": "b:1"})
+    assert isinstance(found["c"], NoBrokerAvailable)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark_rocketmq.encode.columns import check_schema
 from pyspark_rocketmq.encode.faults import topic_fault
 from pyspark_rocketmq.encode.ids import BatchIdentity
-from pyspark_rocketmq.encode.placing import Queues
+from pyspark_rocketmq.encode.placing import ListQueues
 from pyspark_rocketmq.encode.requests import EncodeSettings
 from pyspark_rocketmq.errors import LocalProtocolError
 from pyspark_rocketmq.model import MessageQueue, SendRequest
@@ -52,7 +52,7 @@ class BadRow(Exception):
 
 
 def encode_readably(
-    batch: pa.RecordBatch, settings: EncodeSettings, identity: BatchIdentity, partition: int, queues_of: Queues
+    batch: pa.RecordBatch, settings: EncodeSettings, identity: BatchIdentity, partition: int, queues_of: ListQueues
 ) -> tuple[list[SendRequest], dict[int, str]]:
     """Return the requests for the first record batch of a partition, and {row: column at fault}."""
     names = {place: name for name, place in check_schema(batch.schema, settings.topic).items()}
@@ -74,14 +74,14 @@ def encode_readably(
     return requests, faults
 
 
-def _place(row: Row, queues_of: Queues) -> int:
+def _place(row: Row, queues_of: ListQueues) -> int:
     return -1 if row.queue is None else list(queues_of(row.topic)).index(row.queue)
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def read_row(number: int, cells: dict[str, Any], settings: EncodeSettings, queues_of: Queues) -> Row:
+def read_row(number: int, cells: dict[str, Any], settings: EncodeSettings, queues_of: ListQueues) -> Row:
     """Return the row of these cells; raise `BadRow` if it cannot be sent."""
     body = _octets(cells["body"])
     _check(0 < len(body) <= settings.max_body_bytes, "body")

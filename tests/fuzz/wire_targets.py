@@ -20,7 +20,7 @@ from pyspark_rocketmq.wire.commands import (
     to_fields,
 )
 from pyspark_rocketmq.wire.compression import Compression, compress, decompress
-from pyspark_rocketmq.wire.frame import join_frame, split_frame
+from pyspark_rocketmq.wire.frame import split_frame
 from pyspark_rocketmq.wire.header import (
     Command,
     HeaderType,
@@ -36,6 +36,7 @@ from pyspark_rocketmq.wire.record import Record, decode_records, unwrap_inner_ba
 from pyspark_rocketmq.wire.scan import first_queue_offset, record_starts
 from pyspark_rocketmq.wire.session import Session
 from pyspark_rocketmq.wire.value_classes import wire_name
+from tests.wire.frames import join_frame
 from tests.wire.recorded import recorded_batches, recorded_bodies, recorded_commands
 
 from .mutations import Mutator

@@ -256,7 +256,11 @@ ENTRY_POINTS = {
         _ask(lambda cluster: cluster.admin.fetch_topic_config(TOPIC)[BROKER].read_queue_nums), QUEUES
     ),
     "by key": EntryPoint(
-        _ask(lambda cluster: sorted(each.record.queue_offset for each in cluster.messages.query_by_key(TOPIC, "k3"))),
+        _ask(
+            lambda cluster: sorted(
+                each.record.queue_offset for each in cluster.messages.query_by_key(TOPIC, "k3").messages
+            )
+        ),
         [3, 3],
     ),
 }

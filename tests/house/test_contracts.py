@@ -28,6 +28,7 @@ WRONG_IMPORTS = [
     ("spark", "pyspark_rocketmq/planning/planted.py", "import pyspark.sql"),
     ("terminal", "pyspark_rocketmq/cluster/planted.py", "import click"),
     ("terminal", "pyspark_rocketmq/lag/planted.py", "import rich.table"),
+    ("prometheus", "pyspark_rocketmq/monitor/planted.py", "import prometheus_client"),
     ("grpc", "pyspark_rocketmq/cluster/planted.py", "import grpc"),
     ("protobuf", "pyspark_rocketmq/net/planted.py", "import google.protobuf"),
     ("stub", "broker_stub/planted.py", "import pyspark_rocketmq.net"),

@@ -135,7 +135,7 @@ def test_a_request_without_a_response_is_given_up_when_it_is_due(pulls: Pulls, s
     results: dict[bytes, Any] = {request: result for _, request, result in pulls.drain_all()}
 
     assert results[b"after the deadline"] == b"after the deadline"
-    assert isinstance(results[b"lost"], RequestTimeout)
+    assert isinstance(results[b"lost"], RequestTimeout) and not results[b"lost"].is_silent
     assert "a test's pull" in str(results[b"lost"]) and "be quicker" in str(results[b"lost"])
     assert peer.accepted == 1
 
@@ -156,6 +156,7 @@ def test_a_silent_connection_is_replaced(pulls: Pulls, start_peer: StartPeer) ->
         ("first", RequestTimeout),
         ("second", RequestTimeout),
     ]
+    assert all(isinstance(result, RequestTimeout) and result.is_silent for _, _, result in drained)
     assert pulls.in_flight == 1
     until(lambda: peer.accepted == 2)
 

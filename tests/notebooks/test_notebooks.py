@@ -15,6 +15,14 @@ KEPT_BYTES = 120_000
 SHOWS = {
     "01_quickstart": ("191 of 720 orders are from Bergen", "180 orders were put, 180 read", "1260 in all"),
     "02_offsets_and_replay": ("[8, 8, 8]", "and after it: {0: 0, 1: 0}", "[OFFSET_BEFORE_EARLIEST]", "[8, 6]"),
+    "03_writing": ("240 receipts in 4 queues", "480 messages with 240", "240 messages without", "302 in all"),
+    "04_operate_a_query": (
+        "40 messages wait",
+        'pyspark_rocketmq_query_lag_messages{query="archive"} 40.0',
+        'pyspark_rocketmq_query_lag_messages_known{query="archive"} 0.0',
+        "exit code 6",
+        "exit code 0",
+    ),
 }
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -14,7 +14,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import WriterOptions, batch_keys, parse_writer_options
 from pyspark_rocketmq.options.option import Option
 from pyspark_rocketmq.options.table import OPTIONS, writing
-from pyspark_rocketmq.options.writer_options import BadRows, GivenBatch, QueueSelector
+from pyspark_rocketmq.options.writer_options import BadRows, GivenBatch, QueueChoice
 from pyspark_rocketmq.send.settings import SendSettings
 from pyspark_rocketmq.wire.codes import ResponseCode
 from pyspark_rocketmq.wire.compression import Compression
@@ -185,7 +185,7 @@ def test_what_requests_look_like() -> None:
         compression=Compression.LZ4,
         places_by_key=False,
     )
-    assert options.queue_selector is QueueSelector.ROUND_ROBIN
+    assert options.queue_selector is QueueChoice.ROUND_ROBIN
 
 
 def test_bad_rows() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -15,10 +17,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from pyspark_rocketmq.cli.commands.doctor import broker_time_ms
+from pyspark_rocketmq.cli.commands.lag import watch_lag
+from pyspark_rocketmq.cli.connection import Wanted
 from pyspark_rocketmq.cli.exits import Exit
+from pyspark_rocketmq.cli.screen import Screen
+from pyspark_rocketmq.cli.session import Session
+from pyspark_rocketmq.cluster.clocks import broker_time_ms
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.lag.measure import measure_group
 from pyspark_rocketmq.model import MessageQueue, retry_topic
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from tests.cli.fixtures import Ran, RunCommand
@@ -46,7 +51,7 @@ class Shell:
     def document(self, *words: str, code: Exit = Exit.DONE) -> Any:
         """Return the document that a command prints, after the command's schema has accepted it."""
         ran = self.run(*words, "--json")
-        assert (ran.code, ran.err) == (code, "")
+        assert ran.code == code and (ran.err == "" or "--apply" in words)
         jsonschema.validate(ran.document, self.run(*words, "--schema").document)
         return ran.document
 
@@ -271,22 +276,73 @@ def test_the_demo_leaves_nothing_behind(shell: Shell, real_cluster: RealCluster)
 
 
 def test_queues_of_a_killed_broker_are_unknown(real_two_brokers: RealCluster) -> None:
-    """When a broker is killed, its queues that were measured before are unknown, and the total counts them."""
+    """When a broker is killed, its queues that a watch has seen are unknown, and the total counts them."""
     world = real_world(real_two_brokers)
     queues, group = world.make_topic(1), world.make_group()
     for queue in queues:
         world.fill(queue, 3)
     world.cluster.offsets.commit(group, dict.fromkeys(queues, 1))
-    before = measure_group(world.cluster, group, now_ms=now_ms())
+    watched = watch_lag(Session(Wanted(real_two_brokers.name_server), Screen(as_json=True)), group, None, 0.0)
+    before = next(watched)
     world.servers.stop(queues[1].broker_name)
     try:
-        after = measure_group(world.cluster, group, now_ms=now_ms(), known=queues)
+        after = next(watched)
     finally:
         world.servers.start(queues[1].broker_name)
 
     assert (before.total.messages.value, before.total.unknown_queues) == (4, 0)
     assert (after.total.messages.value, after.total.unknown_queues) == (2, 1)
     assert [each.broker for each in after.queues if each.messages.is_unknown] == [queues[1].broker_name]
+
+
+def test_a_broker_that_hangs_is_unknown(run_command: RunCommand, real_two_brokers: RealCluster) -> None:
+    """While a broker is registered and does not answer, `lag` calls its queues unknown, and the check fails."""
+    world = real_world(real_two_brokers)
+    queues, group = world.make_topic(1), world.make_group()
+    for queue in queues:
+        world.fill(queue, 3)
+    world.cluster.offsets.commit(group, dict.fromkeys(queues, 1))
+    hanging = next(each for each in real_two_brokers.brokers if each.broker_name == queues[1].broker_name)
+    assert hanging.process
+    os.kill(hanging.process.pid, signal.SIGSTOP)
+    try:
+        ran = run_command(
+            "lag", group, "--max", "100", "--json", "-o", "mqClientApiTimeout=1s",
+            name_server=real_two_brokers.name_server,
+        )  # fmt: skip
+    finally:
+        os.kill(hanging.process.pid, signal.SIGCONT)
+
+    lag = ran.document
+    assert ran.code == Exit.CHECK_FAILED
+    assert (lag["total"]["messages"]["value"], lag["total"]["messages"]["unknownQueues"]) == (2, 1)
+    assert [(each["what"], each["code"]) for each in lag["troubles"]] == [(hanging.broker_name, "REQUEST_TIMEOUT")]
+
+
+def test_a_broker_returns_64_messages_with_a_key(shell: Shell, world: World) -> None:
+    """A broker returns the last 64 messages with a key, however many are asked for; `find` says that it is cut."""
+    queue = world.make_queue()
+    for number in range(100):
+        world.send(queue, b"%d" % number, KEYS="same")
+
+    def find() -> list[str]:
+        ran = shell.run("find", queue.topic, "--key", "same", "--limit", "200", "--json")
+        return [each["body"] for each in ran.document["messages"]] if ran.code == Exit.DONE else []
+
+    until(lambda: find()[-1:] == ["99"], "the last message is indexed")
+
+    assert find() == [str(number) for number in range(36, 100)]
+    assert shell.document("find", queue.topic, "--key", "same", "--limit", "200")["isCut"]
+
+
+def test_a_misspelt_group_is_not_created(shell: Shell, world: World) -> None:
+    """A group that no broker knows gets no positions, also from brokers that would create it."""
+    queue = world.make_queue()
+    world.fill(queue, 3)
+
+    ran = shell.run("offsets", "seek", "never_made", "--topic", queue.topic, "--to", "latest", "--apply")
+
+    assert ran.code == Exit.NOT_FOUND and "no broker knows group never_made" in ran.err
 
 
 def test_wrong_keys_are_not_permitted(run_command: RunCommand, real_acl: RealCluster) -> None:
@@ -299,6 +355,40 @@ def test_wrong_keys_are_not_permitted(run_command: RunCommand, real_acl: RealClu
     assert allowed.code == Exit.DONE and "TBW102" in allowed.out
     assert refused.code == Exit.NOT_PERMITTED
     assert "wrong-secret" not in refused.err + refused.out and SECRET_KEY not in allowed.err + allowed.out
+
+
+def test_the_line_of_doctor_grants_what_lacks(run_command: RunCommand, real_acl: RealCluster) -> None:
+    """`doctor` names each permission that a user lacks, and the line of `mqadmin` that grants it.
+
+    In 4.x a line replaces all permissions of the user, so it must have the earlier ones, too, as `doctor` says.
+    """
+    topic, user, secret = "granted", "reader_user", "reader_secret"
+    real_acl.create_topic(topic)
+    if real_acl.version.startswith("4."):
+        real_acl.admin("updateAclConfig", "-c", CLUSTER_NAME, "-a", user, "-s", secret, "-t", "elsewhere=SUB")
+    else:
+        real_acl.admin("createUser", "-c", CLUSTER_NAME, "-u", user, "-p", secret)
+    shell = Shell(run_command, real_acl, f"accessKey={user}", f"secretKey={secret}")
+
+    def refused() -> list[Any]:
+        findings = shell.run("doctor", "--topic", topic, "--json").document["findings"]
+        return [each for each in findings if each["check"] == "reading"]
+
+    granted, kept = list[str](), list[str]()
+    while findings := refused():
+        [finding] = findings
+        assert "ermission" in finding["what"] and finding["what"] not in granted and secret not in str(finding)
+        line = finding["advice"].partition(": ")[2].replace("ACCESS_KEY", user).replace("SECRET_KEY", secret)
+        program, command, *words = shlex.split(line)
+        assert (program, words[:2]) == ("mqadmin", ["-n", real_acl.name_server])
+        real_acl.admin(command, *words[2:], *kept)
+        if command == "updateAclConfig":
+            kept += words[-2:]
+            assert "with all its other permissions in the same line" in finding["advice"]
+        granted.append(finding["what"])
+        until(lambda: [each["what"] for each in refused()] != granted[-1:], "the permission is granted")
+
+    assert any(f"topic {topic}" in each for each in granted), granted
 
 
 def test_a_healthy_cluster_has_no_problems(shell: Shell, world: World) -> None:

@@ -144,7 +144,7 @@ def test_the_command_line_finds_a_message_of_a_batch(world: World) -> None:
     """`mqadmin queryMsgByUniqueKey` and `queryMsgByKey` show where a message of a batch is."""
     topic = world.make_topic()[0].topic
     landed = send_rows(world, EncodeSettings(topic=topic), {"body": ["a", "b", "c"], "keys": ["x", "y", "z"]})
-    until(lambda: world.cluster.messages.query_by_key(topic, "z"), "the index has the last message")
+    until(lambda: world.cluster.messages.query_by_key(topic, "z").messages, "the index has the last message")
 
     with JavaClients(world.version, world.name_server) as command_line:  # The first command can be used once in a JVM.
         by_id = command_line.mqadmin("queryMsgByUniqueKey", "-t", topic, "-i", landed[1].message_id)

@@ -8,11 +8,13 @@ import logging
 import pytest
 
 from pyspark_rocketmq.errors import DataLossError, OptionError
+from pyspark_rocketmq.lag.figures import Figure, QueueLag
+from pyspark_rocketmq.lag.measure import measure_group
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.loss import LossWarning
-from tests.flows.world import World, sending, until
+from tests.flows.world import World, now_ms, sending, until
 from tests.real.fixtures import ClusterKeeper, both_profiles
-from tests.real.servers import Broker, RealCluster, wait_until
+from tests.real.servers import QUICK, Broker, RealCluster, wait_until
 from tests.real.worlds import real_world
 from tests.source.driving import Row, batch_options_for, read_batch
 
@@ -80,6 +82,36 @@ def test_messages_that_retention_takes_before_the_minimum_moves_are_a_loss(
     if given:
         missing = {offset for offset in missing if offset // BATCH % 2}
     assert missing <= warned_offsets(caplog)
+
+
+@pytest.mark.profiles(QUICK)
+def test_the_time_to_retention_is_over_when_messages_go(cluster: RealCluster) -> None:
+    """Lag says how long the next message is kept; that is 0 once it may go, and when it went, it counts as gone.
+
+    Seconds are those of the first message that is left.
+    """
+    world = real_world(cluster)
+    admin, offsets, name = world.cluster.admin, world.cluster.offsets, cluster.broker.broker_name
+    admin.update_broker_config(name, {"fileReservedTime": "72", "cleanFileForciblyEnable": "false"})
+    queue, group = fill(world), world.make_group()
+    offsets.commit(group, {queue: 0})
+
+    def measure() -> QueueLag:
+        [lag] = measure_group(world.cluster, group, now_ms=now_ms()).queues
+        return lag
+
+    kept = measure().retention_seconds
+    admin.update_broker_config(name, {"fileReservedTime": "0"})
+    due = measure()
+    delete_log_files(cluster.broker, queue)
+    until(lambda: measure().gone.value, "messages are gone")
+
+    lag = measure()
+    [stored_ms] = offsets.fetch_earliest_times([queue]).values()
+    assert 72 * 3600 - 300 < (kept.value or 0) <= 72 * 3600
+    assert due.retention_seconds == lag.retention_seconds == Figure(0)
+    assert (lag.messages, lag.gone) == (Figure(COUNT), Figure(cluster.broker.min_offset(queue.topic, queue.queue_id)))
+    assert abs((lag.seconds.value or 0) - (now_ms() - stored_ms) / 1000) < 1
 
 
 def warned_offsets(caplog: pytest.LogCaptureFixture) -> set[int]:

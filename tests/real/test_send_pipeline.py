@@ -208,7 +208,7 @@ def test_many_keys_stay_in_order_under_restarts(real_two_brokers: RealCluster) -
     world, disturber = real_world(real_two_brokers), Disturber()
     first, second = real_two_brokers.brokers
     acts = {20_000 * number: kill((first, second)[number % 2]) for number in range(1, 6)}
-    acts |= {20_000 * number: freeze((first, second)[number % 2], 5) for number in range(6, 9)}
+    acts |= {20_000 * number: freeze((first, second)[number % 2], 8) for number in range(6, 9)}
 
     sent = send_rows(world, disturber.batches(200_000, acts), ORDERED)
     disturber.join()
@@ -239,7 +239,7 @@ def test_what_got_no_reply_is_repeated_under_its_id(real_cluster: RealCluster) -
     """If a broker stands still for longer than a send waits, rows are sent again, and a repeat has its first id."""
     world, disturber = real_world(real_cluster), Disturber()
 
-    sent = send_rows(world, disturber.batches(10_000, {4000: freeze(real_cluster.broker, 2.5)}), SPREAD, by_key=False)
+    sent = send_rows(world, disturber.batches(10_000, {4000: freeze(real_cluster.broker, 4.5)}), SPREAD, by_key=False)
     disturber.join()
 
     assert check(world, sent, 10_000) > 0

@@ -16,6 +16,7 @@ from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.send.outcome import Outcome
 from pyspark_rocketmq.send.pipeline import SendPipeline
 from pyspark_rocketmq.send.settings import SendSettings
+from pyspark_rocketmq.wire.batch import BatchEntry, encode_batch
 
 TOPIC, GROUP = "orders", "writers"
 
@@ -86,6 +87,13 @@ def single(number: int, queue: MessageQueue | None = None, topic: str = TOPIC, b
     """Return a request of one row; its body is the row's number unless one is given."""
     text = f"UNIQ_KEY\x01{number:032X}\x02WAIT\x01true\x02"
     return SendRequest(queue.topic if queue else topic, queue, body or b"%d" % number, text, [number])
+
+
+def batch(number: int, queue: MessageQueue) -> SendRequest:
+    """Return a request of a batch message of one row, whose body is the row's number."""
+    text = f"UNIQ_KEY\x01{number:032X}\x02"
+    body = encode_batch([BatchEntry(b"%d" % number, text.encode())])
+    return SendRequest(queue.topic, queue, body, "WAIT\x01true\x02", [number], is_batch=True)
 
 
 def number_of(outcome: Outcome) -> int:

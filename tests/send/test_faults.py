@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 
@@ -27,9 +27,9 @@ from pyspark_rocketmq.send.outcome import Outcome
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import HeaderType
 from tests.net.fixtures import PKI, TRUSTING
-from tests.send.fixtures import TOPIC, MakeSender, Sender, number_of, place, single
+from tests.send.fixtures import TOPIC, MakeSender, Sender, batch, number_of, place, single
 
-SEND = RequestCode.SEND_MESSAGE_V2
+SEND, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 
 
 def landed(outcomes: list[Outcome]) -> int:
@@ -105,13 +105,68 @@ def test_a_lost_reply_is_sent_again(sender: Sender) -> None:
 
 
 def test_an_unknown_end_is_told(sender: Sender) -> None:
-    """If the response to the last attempt is lost, the outcome says that the request may be stored."""
-    sender.stub.faults.drop_reply(on=SEND, times=3)
-    [outcome] = sender.send([single(0, place(1))], attempt_timeout_s=0.1, retries=2)
+    """If the response to the last attempt is lost while others come, the outcome says that it may be stored."""
+    sender.stub.faults.drop_reply(on=BATCH, times=3)
+    pipeline = sender.pipeline(attempt_timeout_s=0.1, retries=2)
+    pipeline.submit(batch(0, place(1)))
+    failed, limit = list[Outcome](), time.monotonic() + 10.0
+    for number in count(1):
+        pipeline.submit(single(number, place(2)))
+        failed += [outcome for outcome in pipeline.wait() if outcome.error]
+        if failed or time.monotonic() > limit:
+            break
 
+    [outcome] = failed
     assert isinstance(outcome.error, RequestTimeout) and outcome.is_unknown and outcome.receipt is None
     assert "(3 attempts)" in str(outcome.error) and outcome.error.where["queue_id"] == 1
-    assert len(sender.stored()) == 3
+    assert sender.stored().count(b"0") == 3
+
+
+# --- brokers that stand still -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keeps_order", [False, True])
+def test_a_broker_that_stands_still_is_waited_for(sender: Sender, keeps_order: bool) -> None:
+    """While a broker sends nothing at all, attempts do not count: sends outlast more of them than they have retries."""
+    fault = sender.stub.faults.drop_reply(on=SEND, times=None)
+    timer = in_background(0.8, sender.stub.faults.clear)
+    requests = [single(number, place(number % 4)) for number in range(40)]
+    pipeline = sender.pipeline(attempt_timeout_s=0.1, retries=1, keeps_order=keeps_order)
+    for request in requests:
+        pipeline.submit(request)
+    pipeline.flush()
+    timer.join()
+
+    assert landed(pipeline.take_outcomes()) == 40 and set(sender.stored()) == {b"%d" % number for number in range(40)}
+    assert pipeline.statistics.pauses > 2 and pipeline.statistics.retries >= fault.fired
+    assert not keeps_order or not inversions(sender)
+
+
+def test_a_broker_that_stands_still_fails_its_sends_at_the_deadline(sender: Sender) -> None:
+    """If it sends nothing until then, a send ends at its deadline, and may be stored."""
+    sender.stub.faults.drop_reply(on=SEND, times=None)
+    begun = time.monotonic()
+    [outcome] = sender.send([single(0, place(0))], attempt_timeout_s=0.1, retries=0, deadline_s=0.6)
+
+    assert 0.6 <= time.monotonic() - begun < 2.0 and len(sender.stored()) > 1
+    assert isinstance(outcome.error, RequestTimeout) and outcome.is_unknown
+    assert "not stored within 0.6 s" in str(outcome.error)
+
+
+def test_a_send_without_replies_does_not_keep_others_from_going(sender: Sender) -> None:
+    """If a broker never responds to one request, others to it are stored long before that one ends."""
+    sender.stub.faults.drop_reply(on=BATCH, times=None)
+    pipeline = sender.pipeline(attempt_timeout_s=0.1, deadline_s=5.0, max_in_flight=1)
+    begun = time.monotonic()
+    pipeline.submit(batch(0, place(0)))
+    for number in range(1, 10):
+        pipeline.submit(single(number, place(0)))
+    outcomes = list[Outcome]()
+    while len(outcomes) < 9:
+        outcomes += pipeline.wait()
+
+    assert landed(outcomes) == 9 and time.monotonic() - begun < 3.0
+    sender.stub.faults.clear()
 
 
 def test_an_attempt_in_flight_at_the_deadline_is_unknown(sender: Sender) -> None:
@@ -132,6 +187,15 @@ def test_a_failed_send_without_a_queue_goes_to_another_broker(make_sender: MakeS
 
     assert landed(sender.send([single(number) for number in range(20)])) == 20
     assert len(sender.stored(broker="broker-b")) == 20
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_a_refusal_for_good_is_not_repeated_at_its_broker(make_sender: MakeSender, brokers: int) -> None:
+    """A send without a queue that all brokers refuse for good was tried once at each, whatever retries are left."""
+    sender = make_sender(brokers)
+    fault = sender.stub.faults.answer(ResponseCode.NO_PERMISSION, "no", on=SEND, times=None)
+    [outcome] = sender.send([single(0)], retries=5)
+    assert isinstance(outcome.error, NoPermission) and fault.fired == brokers
 
 
 def test_a_broker_that_takes_no_messages_is_left_alone(make_sender: MakeSender) -> None:
@@ -423,13 +487,13 @@ def test_the_rate_limit_holds(sender: Sender) -> None:
 
 
 @pytest.mark.parametrize(
-    "attempt_timeout_s, deadline_s, option", [(0.1, 5.0, "attemptOption"), (30.0, 0.2, "deadlineOption")]
+    "attempt_timeout_s, deadline_s, option", [(0.1, 0.3, "attemptOption"), (30.0, 0.2, "deadlineOption")]
 )
 def test_advice_names_the_option_of_the_caller(
     sender: Sender, attempt_timeout_s: float, deadline_s: float, option: str
 ) -> None:
     """The error of an attempt or a request that took too long says which of the caller's options to raise."""
-    sender.stub.faults.drop_reply(on=SEND)
+    sender.stub.faults.drop_reply(on=SEND, times=None)
     given = {"attempt_option": "attemptOption", "deadline_option": "deadlineOption", "retries": 0}
     [outcome] = sender.send([single(0)], attempt_timeout_s=attempt_timeout_s, deadline_s=deadline_s, **given)
     assert f"or raise {option}" in str(outcome.error)

@@ -20,14 +20,22 @@ from hypothesis.stateful import (
 )
 
 from pyspark_rocketmq.broker_errors import SystemBusy
-from pyspark_rocketmq.errors import ConnectError, ConnectionLost, LocalProtocolError, NoBrokerAvailable
+from pyspark_rocketmq.errors import (
+    ConnectError,
+    ConnectionLost,
+    LocalProtocolError,
+    NoBrokerAvailable,
+    RequestTimeout,
+)
 from pyspark_rocketmq.model import MessageQueue, SendRequest
+from pyspark_rocketmq.send.failures import NextStep
 from pyspark_rocketmq.send.schedule import BrokerState, QueuedSend, Schedule
 from pyspark_rocketmq.send.settings import SendSettings
 from tests.send.fixtures import TOPIC, place, single
 
 QUEUES = [place(number, broker) for broker in "abc" for number in range(2)]
 ERROR = ConnectionLost("gone")
+FAILURES = [NextStep.NONE, NextStep.ELSEWHERE, NextStep.AGAIN]
 Attempt = tuple[BrokerState, QueuedSend]
 
 
@@ -90,7 +98,7 @@ def test_a_lane_waits_until_an_overdue_attempt_has_ended() -> None:
     [(broker, _)] = take(schedule)
 
     assert schedule.expire(12.0) == [first] and not take(schedule, 12.0)
-    assert not schedule.fail(first, broker, ERROR, 12.5, may_repeat=True)
+    assert not schedule.fail(first, broker, ERROR, 12.5, NextStep.AGAIN)
     assert [send for _, send in take(schedule, 12.5)] == [second]
 
 
@@ -155,7 +163,7 @@ def test_a_failed_send_goes_to_another_broker() -> None:
     schedule = make()
     free, bound = add(schedule, single(0), single(1, place(1, "b")))
     for broker, send in take(schedule):
-        assert not schedule.fail(send, broker, ERROR, 0.0, may_repeat=True)
+        assert not schedule.fail(send, broker, ERROR, 0.0, NextStep.AGAIN)
 
     [(broker, send)] = take(schedule, 0.0)
     assert send is free and broker.name != "broker-a"
@@ -173,7 +181,7 @@ def test_retries_are_counted_for_each_send() -> None:
         if throttles:
             schedule.throttle(send, broker, SystemBusy("busy"), now)
         else:
-            ended.append(schedule.fail(send, broker, ERROR, now, may_repeat=True))
+            ended.append(schedule.fail(send, broker, ERROR, now, NextStep.AGAIN))
         now += 10.0
     assert ended == [False, False, True] and schedule.count == 0
 
@@ -196,6 +204,35 @@ def test_a_busy_broker_pauses_longer_each_time() -> None:
     assert all(longer > shorter for shorter, longer in zip(pauses, pauses[2:], strict=False)) and schedule.pauses == 5
     schedule.succeed(taken[0][1], taken[0][0])
     assert len(take(schedule, now)) == 39
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_silent_broker_is_probed_with_another_send_each_time(bound: bool) -> None:
+    """A send to which the broker does not respond is not the only one that can show that the broker is back."""
+    schedule = make(QUEUES[:1])
+    add(schedule, *(single(number, QUEUES[0] if bound else None) for number in range(3)))
+    now, taken, probes = 0.0, take(schedule), set[QueuedSend]()
+    for _ in range(3):
+        for broker, send in taken:
+            schedule.throttle(send, broker, RequestTimeout("silent"), now)
+        now = schedule.next_event(now)
+        [(_, probe)] = taken = take(schedule, now)
+        probes.add(probe)
+    assert len(probes) > 1 and schedule.retries == 5
+
+
+def test_a_broker_that_refused_a_send_does_not_get_it_again() -> None:
+    """A send goes to each broker once; it waits for one that pauses rather than go where it was refused."""
+    schedule = make([place(0, "a"), place(0, "b")], retries=5)
+    add(schedule, single(0))
+    [(first, send)] = take(schedule)
+    assert not schedule.fail(send, first, ERROR, 0.0, NextStep.ELSEWHERE)
+    [(second, send)] = take(schedule)
+    schedule.throttle(send, second, SystemBusy("busy"), 0.0)
+    assert not take(schedule, 0.0)
+    [(again, send)] = take(schedule, schedule.next_event(0.0))
+    assert again is second is not first
+    assert schedule.fail(send, second, ERROR, 10.0, NextStep.ELSEWHERE) and schedule.count == 0
 
 
 def test_other_brokers_take_over_from_one_that_pauses() -> None:
@@ -229,7 +266,7 @@ def test_a_send_without_a_way_rests_alone() -> None:
     schedule = make(QUEUES[:1])
     [waiting] = add(schedule, single(0, place(0)))
     [(broker, _)] = take(schedule)
-    schedule.rest([waiting], broker, NoBrokerAvailable("no master"), 0.0)
+    schedule.delay([waiting], broker, NoBrokerAvailable("no master"), 0.0)
     [other] = add(schedule, single(1, place(1)))
 
     assert [send for _, send in take(schedule, 0.0)] == [other]
@@ -276,7 +313,7 @@ def test_a_send_that_waits_holds_no_memory_of_others() -> None:
     stuck = single(0, place(0, "a"))._replace(body=memoryview(buffer)[:10])
     add(schedule, stuck)
     [(broker, send)] = take(schedule)
-    schedule.rest([send], broker, NoBrokerAvailable("away"), 1e9)
+    schedule.delay([send], broker, NoBrokerAvailable("away"), 1e9)
     for number in range(5000):
         add(schedule, single(number, place(0, "b"))._replace(body=memoryview(buffer)))
         for other, sent in take(schedule):
@@ -310,6 +347,7 @@ class History(RuleBasedStateMachine):
         self.ended: dict[int, str] = {}
         self.stored: dict[MessageQueue, list[int]] = defaultdict(list)
         self.closed: dict[MessageQueue, int] = {}
+        self.refusals: list[Attempt] = []
 
     def end(self, send: QueuedSend, how: str) -> None:
         """Note the end of a send, which must be its first."""
@@ -339,6 +377,7 @@ class History(RuleBasedStateMachine):
             assert send.queue and broker.name == send.queue.broker_name and not send.has_ended
             assert not send.is_bound or send.request.queue in (None, send.queue)
             assert broker.paused_until <= self.now, "a pausing broker got a send"
+            assert (broker, send) not in self.refusals, "a broker got a send that it has refused"
         self.in_flight += taken
 
     @precondition(lambda self: self.in_flight)
@@ -352,26 +391,34 @@ class History(RuleBasedStateMachine):
             self.end(send, "stored")
 
     @precondition(lambda self: self.in_flight)
-    @rule(data=st.data(), may_repeat=st.booleans(), pauses=st.booleans())
-    def fail(self, data: st.DataObject, may_repeat: bool, pauses: bool) -> None:
+    @rule(
+        data=st.data(),
+        next_step=st.sampled_from(FAILURES),
+        pauses=st.booleans(),
+    )
+    def fail(self, data: st.DataObject, next_step: NextStep, pauses: bool) -> None:
         """Let one attempt fail."""
         broker, send = self.pick(data)
         if pauses:
             self.schedule.pause(broker, ERROR, self.now, send.epoch)
-        if self.schedule.fail(send, broker, ERROR, self.now, may_repeat=may_repeat):
+        if self.schedule.fail(send, broker, ERROR, self.now, next_step):
             self.end(send, "failed")
+        elif next_step is NextStep.ELSEWHERE:
+            self.refusals.append((broker, send))
 
     @precondition(lambda self: self.in_flight)
-    @rule(data=st.data(), how=st.sampled_from(["throttle", "put_back", "rest"]))
+    @rule(data=st.data(), how=st.sampled_from(["throttle", "silence", "put_back", "delay"]))
     def return_(self, data: st.DataObject, how: str) -> None:
         """Let one send come back without an attempt that counts."""
         broker, send = self.pick(data)
         if how == "throttle":
             self.schedule.throttle(send, broker, SystemBusy("busy"), self.now)
+        elif how == "silence":
+            self.schedule.throttle(send, broker, RequestTimeout("silent"), self.now)
         elif how == "put_back":
             self.schedule.put_back([send], broker, None)
         else:
-            self.schedule.rest([send], broker, NoBrokerAvailable("none"), self.now)
+            self.schedule.delay([send], broker, NoBrokerAvailable("none"), self.now)
 
     @rule(seconds=st.sampled_from([0.01, 0.5, 5.0, 29.0]))
     def wait(self, seconds: float) -> None:

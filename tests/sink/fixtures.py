@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 from broker_stub import StubCluster
 from pyspark_rocketmq.options import parse_writer_options
 from pyspark_rocketmq.options.writer_options import GivenBatch
-from pyspark_rocketmq.sink.plan import WritePlan, freeze
+from pyspark_rocketmq.sink.plan import WritePlan, freeze, make_plan
 from pyspark_rocketmq.sink.report import WriteReport
 from pyspark_rocketmq.sink.task import write_task
 from pyspark_rocketmq.wire.record import Record
@@ -55,11 +55,11 @@ class Target:
     def __init__(self, stub: StubCluster) -> None:
         self.stub = stub
 
-    def plan(self, options: Mapping[str, str] | None = None) -> WritePlan:
-        """Return the plan of a batch as tasks get it: made on the driver, and pickled."""
+    def plan(self, options: Mapping[str, str] | None = None, *, columns: Collection[str] = ()) -> WritePlan:
+        """Return the plan of a batch with these columns as tasks get it: made on the driver, and pickled."""
         given = {"nameServer": self.stub.name_server, "topic": TOPIC, **(options or {})}
         parsed = parse_writer_options({name: text for name, text in given.items() if text}, env={})
-        plan: WritePlan = pickle.loads(pickle.dumps(freeze(WritePlan(parsed))))
+        plan: WritePlan = pickle.loads(pickle.dumps(freeze(make_plan(parsed, columns))))
         return plan
 
     def write(

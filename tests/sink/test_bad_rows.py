@@ -125,10 +125,18 @@ def test_a_dead_letter_that_cannot_be_made_fails(target: Target) -> None:
 
     letters = DeadLetters(settings, BatchIdentity("q", "", 7), 2, open_outgoing, cluster.writable.queues, "dead")
     with pytest.raises(Unsendable, match=r"2/41/.*cannot become a dead letter.*body") as caught:
-        letters.take_faults(rows(1), 41, {41: Fault("tags", "odd")})
+        letters.handle_faults(rows(1), 41, {41: Fault("tags", "odd")})
     letters.finish()
     letters.close()
     assert caught.value.is_bad_row and letters.dead_letters == 0 and not target.records("dead")
+
+
+def test_dead_letters_are_in_the_figures_of_the_report(target: Target) -> None:
+    """The sends, bytes, retries and brokers of dead letters count, as those of rows do."""
+    target.stub.faults.cut_reply(on=RequestCode.SEND_BATCH_MESSAGE)
+    report = target.write(frame(body=pa.array([None] * 3, pa.binary())), DEAD)
+    assert (report.requests, report.retries, report.brokers) == (1, 1, ("broker-a",)) and report.byte_count > 100
+    assert report.seconds["waiting"] > 0
 
 
 def test_a_dead_letter_keeps_what_is_sound(target: Target) -> None:
@@ -277,6 +285,17 @@ def test_a_topic_that_brokers_do_not_know_is_no_fault_of_a_row(make_target: Make
     target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=RequestCode.SEND_BATCH_MESSAGE, times=3)
     with pytest.raises(WriteError, match=r"\[SINK_WRITE\].*TOPIC_NOT_EXIST.*create it"):
         target.write(frame(topic=[TOPIC]), {"topic": "", **DROP})
+
+
+def test_with_order_the_error_of_a_lost_topic_says_where_and_what_to_do(target: Target) -> None:
+    """If a broker has lost a topic, the error has rows, topic, broker and the command, and no row is dropped for it."""
+    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=RequestCode.SEND_BATCH_MESSAGE, times=3)
+    with pytest.raises(WriteError, match=r"partition 4: 32 rows from row 0 to 31 .*BROKER_TOPIC_NOT_EXIST") as caught:
+        target.write(frame(shardingKey=["k"] * 40), DROP | {"ordering": "key"}, partition=4)
+    error = caught.value
+    assert error.where["topic"] == TOPIC and error.where["broker"] == "broker-a" and "queue_id" in error.where
+    assert f"create it: mqadmin updateTopic -n <name server> -c <cluster> -t {TOPIC}" in error.advice
+    assert (error.landed, error.failed, error.unknown, error.dropped) == (0, 40, 0, 0) and not target.bodies()
 
 
 @pytest.mark.parametrize("topic", [None, "", "a b", "%RETRY%group"])

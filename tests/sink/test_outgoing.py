@@ -89,8 +89,31 @@ def test_dead_letters_that_landed_before_an_error_count(target: Target) -> None:
     )
     with pytest.raises(WriteError) as caught:
         target.write(batch, DEAD)
-    assert (caught.value.landed, caught.value.failed, caught.value.unknown) == (0, 1, 0)
+    error = caught.value
+    assert (error.landed, error.failed, error.unknown, error.dead_letters, error.dropped) == (0, 1, 0, 3, 0)
     assert len(target.records("dead")) == 3
+    assert "0 rows of the task landed, 1 did not, 0 may have, 3 became dead letters" in str(error)
+
+
+def test_rows_that_were_dropped_before_an_error_count(target: Target) -> None:
+    """The numbers of an error add up to all rows: it tells of dropped ones, too."""
+    target.stub.faults.answer(ResponseCode.NO_PERMISSION, on=BATCHES, times=None)
+    with pytest.raises(WriteError, match=r"0 rows of the task landed, 2 did not, 0 may have, 1 were dropped") as caught:
+        target.write(frame(body=[b"", b"x", b"y"]), DROP)
+    assert (caught.value.failed, caught.value.dropped) == (2, 1)
+
+
+def test_a_row_whose_dead_letter_lands_beside_an_error_counts_once(target: Target) -> None:
+    """A refused row that may be stored, and whose dead letter lands, is a dead letter only, if another one fails."""
+    target.stub.faults.busy(on=BATCHES)  # So a dead letter fails only after the row is refused and has its own.
+    target.stub.faults.answer(ResponseCode.NO_PERMISSION, on=BATCHES)
+    target.stub.faults.cut_reply(on=SINGLES)
+    target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=SINGLES)
+    with pytest.raises(WriteError, match=r"dead letter [01] could not be sent") as caught:
+        target.write(frame(body=[None, b"x"]), {**DEAD, "sendBatchSize": "1"})
+    error = caught.value
+    assert (error.landed, error.failed, error.unknown, error.dead_letters) == (0, 1, 0, 1)
+    assert len(target.records("dead")) == 1
 
 
 def test_rows_of_a_batch_that_is_taken_apart_count_once(target: Target) -> None:

@@ -17,6 +17,7 @@ from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.errors import BadRow, ConnectionLost, NoBrokerAvailable, TopicNotFound, WriteError
 from pyspark_rocketmq.model import MessageQueue, parse_addresses
+from pyspark_rocketmq.sink.queues import Registrations
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.properties import java_hash
@@ -126,11 +127,11 @@ def test_a_missing_topic_is_created_by_its_first_messages(make_target: MakeTarge
     assert len(set(places(target, "new").values())) == 8
 
 
-def test_without_creation_the_driver_says_so(target: Target) -> None:
+def test_without_creation_the_driver_says_so(make_target: MakeTarget) -> None:
     """If no broker creates topics, making the writer fails with the command that creates the topic."""
-    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=4)
+    target = make_target(settings=CLOSED)
     with pytest.raises(TopicNotFound, match=r"no broker creates topics.*mqadmin updateTopic .* -t new"):
-        target.plan({"topic": "new"})
+        target.plan({"topic": "new", "sendTimeoutMs": "1000"})
 
 
 def test_with_order_the_topics_of_a_column_must_exist(target: Target) -> None:
@@ -243,7 +244,8 @@ def test_a_missing_topic_fails_the_task(
         target.write([frame(topic=[TOPIC] * 3), frame(topic=["new", TOPIC])], plan=plan)
     error = caught.value
     assert time.monotonic() - began >= 1.2 and (error.failed, error.landed + error.unknown) == (2, 3)
-    assert "waiting up to 1.2 s (sendTimeoutMs): [TOPIC_NOT_FOUND]" in caplog.messages[0]
+    assert "waiting up to 1.2 s, within which brokers register" in caplog.messages[0]
+    assert "[TOPIC_NOT_FOUND]" in caplog.messages[0]
     assert len(target.bodies()) == 3 and target.bodies("dead") == []
 
 
@@ -278,6 +280,49 @@ def test_the_time_for_a_missing_topic_begins_with_the_brokers(make_target: MakeT
 
 
 # --- name servers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [Settings(), CLOSED])
+@pytest.mark.parametrize("topic", ["keyed", ""])
+def test_keys_wait_until_all_brokers_have_registered(make_target: MakeTarget, topic: str, settings: Settings) -> None:
+    """Name servers that were just started know only the first brokers; rows with keys wait for the topic's own one.
+
+    They would move if the first broker created the topic. Whether the driver or a task lists queues is the same.
+    """
+    target = make_target(2, settings=settings)
+    create(target, TopicConfig(topic_name="keyed"), ("broker-b",))
+    target.stub.faults.broker_down("broker-b")
+    back = threading.Timer(0.3, target.stub.faults.broker_up)
+    back.start()
+    plan = target.plan({"topic": topic}, columns=["body", "shardingKey"])
+    assert target.write(frame(topic=["keyed"] * 40, shardingKey=KEYS), plan=plan).rows == 40
+    back.join()
+    assert {queue.broker_name for queue in places(target, "keyed").values()} == {"broker-b"}
+
+
+def test_new_topics_of_keys_cost_one_wait(make_target: MakeTarget, caplog: pytest.LogCaptureFixture) -> None:
+    """A topic for rows with keys is taken for a new one when all brokers had time to register, and so are others."""
+    target, began = make_target(2), time.monotonic()
+    plan = target.plan({**NAMED, "sendTimeoutMs": "1000"}, columns=["shardingKey"])
+    target.write(frame(topic=["new"] * 40 + ["newer"] * 40, shardingKey=KEYS * 2), plan=plan)
+    assert time.monotonic() - began >= 1.0
+    assert len(set(places(target, "new").values())) == len(set(places(target, "newer").values())) == 8
+    assert len([line for line in caplog.messages if "create it before, to save the wait" in line]) == 1
+
+
+def test_the_wait_for_brokers_begins_again_when_others_are_listed() -> None:
+    """After a restart name servers list other brokers than before: then nothing is known about their topics."""
+    moments = iter([0.0, 0.0, 30.0, 40.0, 50.0, 60.0])
+    registrations = Registrations(lambda: next(moments))
+    both, one = frozenset({"broker-a", "broker-b"}), frozenset({"broker-a"})
+    assert [registrations.note(names) for names in (both, both, one, one, both)] == [0.0, 30.0, 0.0, 10.0, 0.0]
+
+
+def test_a_task_waits_for_a_topic_whose_queues_the_driver_has_listed(target: Target) -> None:
+    """If name servers were restarted after a batch was planned, its tasks wait until brokers register there again."""
+    plan = target.plan()
+    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=4)
+    assert target.write(rows(5), plan=plan).rows == len(target.bodies()) == 5
 
 
 def test_a_batch_waits_for_the_name_server(target: Target, caplog: pytest.LogCaptureFixture) -> None:

@@ -68,17 +68,30 @@ def test_a_writer_that_only_commits_asks_no_server(target: Target) -> None:
 
 def test_an_error_of_the_cluster_reaches_the_driver(target: Target) -> None:
     """If the topic is missing and not created, making a batch's writer fails, and pickling a stream's."""
-
-    def missing() -> None:
-        target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=4)
-
-    missing()
+    target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=None)
+    made = source(target, {"sendTimeoutMs": "1000"})
     with pytest.raises(RocketMQError, match="mqadmin updateTopic"):
-        source(target).writer(SCHEMA, overwrite=False)
-    writer = source(target).streamWriter(SCHEMA, overwrite=False)
-    missing()
+        made.writer(SCHEMA, overwrite=False)
+    writer = made.streamWriter(SCHEMA, overwrite=False)
     with pytest.raises(RocketMQError, match="mqadmin updateTopic"):
         pickle.dumps(writer)
+
+
+def test_a_plan_knows_what_keys_select(target: Target) -> None:
+    """Rows have keys for their queues if there is a column for them that `queueSelector` does not ignore."""
+    keyed = schema_of("body BINARY, shardingKey STRING")
+    named = schema_of("body BINARY, key STRING")
+    made = [
+        plan_of(source(target, options).streamWriter(schema, overwrite=False)).has_keys
+        for schema, options in (
+            (SCHEMA, {}),
+            (keyed, {}),
+            (keyed, {"queueSelector": "roundRobin"}),
+            (named, {}),
+            (named, {"ordering": "key"}),
+        )
+    ]
+    assert made == [False, True, False, False, True]
 
 
 def test_a_stream_lists_queues_once(target: Target) -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from broker_stub import StubBroker, StubCluster
 from broker_stub.offset_table import ConsumerOffsets
+from broker_stub.topic_table import READABLE
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.errors import GroupInUse, RocketMQError, TransportError
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import MessageQueue, retry_topic
 from pyspark_rocketmq.net.backoff import Backoff
 from pyspark_rocketmq.offsets.position import Positions
 from pyspark_rocketmq.source.commit import Committer, GroupCheck, OffsetWriter
@@ -69,6 +70,35 @@ def await_offsets(stub: StubCluster, wanted: Positions, group: str = GROUP) -> N
 
 
 # --- when positions are committed ------------------------------------------------------------------------------------
+
+
+def test_rocketmqs_tools_find_the_brokers_of_the_group(stub: StubBroker) -> None:
+    """After the first commit each broker has the group's retry topic, by whose route tools find it, and it is empty."""
+    with Run(options_for(stub, consumerGroup=GROUP)) as run:
+        run.trigger()
+        run.trigger()
+        await_offsets(stub, BOTH)
+        wait_for(lambda: has_topic(stub, retry_topic(GROUP)), "the retry topic exists")
+        run.trigger()
+
+    assert stub.messages(retry_topic(GROUP)) == []
+
+
+def test_a_refused_retry_topic_changes_nothing(stub: StubBroker) -> None:
+    """If a broker does not make the retry topic, positions are committed all the same."""
+    stub.run(lambda: setattr(stub.state.brokers[0], "permission", READABLE))
+    cluster = admin_of(stub)
+    writer = OffsetWriter(cluster, GROUP, GroupCheck(cluster, GROUP))
+
+    failures = [*writer.commit({queue_of(0): 1}), *writer.commit(BOTH)]
+
+    assert (failures, stub.offsets(GROUP)) == ([], BOTH)
+    assert not has_topic(stub, retry_topic(GROUP))
+
+
+def has_topic(stub: StubBroker, topic: str) -> bool:
+    """Return whether the broker has a topic."""
+    return stub.run(lambda: stub.state.brokers[0].topics.find(topic)) is not None
 
 
 def test_the_next_trigger_publishes_the_batch_before(stub: StubBroker) -> None:

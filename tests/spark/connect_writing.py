@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 def main(name_server: str, folder: str) -> None:
-    """Write five rows to `batch`, the topic `orders` to `stream`, and that twice in a function to `function`."""
+    """Write five rows to `batch`, the topic `orders` to `stream`, and that twice in a function to two topics."""
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     given = {"nameServer": name_server}
     rows = spark.range(5).selectExpr("cast(id AS string) AS body")
@@ -26,10 +26,11 @@ def main(name_server: str, folder: str) -> None:
         assert query.awaitTermination(120)
 
     def handle(frame: DataFrame, batch_id: int) -> None:
-        from pyspark_rocketmq import writing
+        from pyspark_rocketmq import retry, writing
 
         for _ in range(2):
             writing.send(frame.select("body"), batch_id, {**given, "topic": "function"}, query_id="mine")
+            retry.dead_letter(frame, {**given, "deadLetterTopic": "dead"}, "x", batch_id, query_id="mine")
 
     run(reader.load().select("body").writeStream.format("rocketmq").options(**given, topic="stream"), "stream")
     run(reader.load().writeStream.foreachBatch(handle), "function")

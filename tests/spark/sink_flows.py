@@ -138,12 +138,24 @@ def a_missing_topic_is_made(spark: SparkSession, world: World, _: Path) -> None:
     assert len(_await_stored(world, topic, 10)) == 10
 
 
+def missing_topics_of_a_column_are_made(spark: SparkSession, world: World, _: Path) -> None:
+    """Check that the first rows to unknown topics of the column `topic` make these topics."""
+    topics = [fresh("made") for _ in range(2)]
+    columns = [f"IF(id % 2 = 0, '{topics[0]}', '{topics[1]}') AS topic", "CAST(id AS string) AS body"]
+    writer = spark.range(0, 40, 1, 2).selectExpr(*columns).write.format("rocketmq").mode("append")
+
+    writer.options(**_writer_options(world)).save()
+
+    stored = [sorted(int(record.body) for record in _await_stored(world, topic, 20)) for topic in topics]
+    assert stored == [list(range(0, 40, 2)), list(range(1, 40, 2))]
+
+
 def closed_cluster_refuses_a_missing_topic(spark: SparkSession, world: World, _: Path) -> None:
     """Check that a write to an unknown topic fails with an error that names it, where brokers make no topics."""
     topic = fresh("missing")
 
     with pytest.raises(Exception, match=rf"TOPIC_NOT_(FOUND|EXIST)(?s:.*){topic}"):
-        _write(spark.range(10).selectExpr("CAST(id AS string) AS body"), world, topic, sendTimeoutMs="5s")
+        _write(spark.range(10).selectExpr("CAST(id AS string) AS body"), world, topic, sendTimeoutMs="1s")
 
     assert world.route_names(topic) == ()
 

@@ -47,6 +47,12 @@ def test_rows_are_the_messages_in_the_order_of_their_queues(spark: SparkSession,
     assert_df_equality(batch(spark, stub).select(wanted.columns), wanted, ignore_nullable=True)
 
 
+def test_a_topic_without_messages_has_no_rows(spark: SparkSession, stub: StubBroker) -> None:
+    """A batch read of a topic without messages is an empty DataFrame, as a whole and when it is counted."""
+    empty = batch(spark, stub)
+    assert empty.collect() == [] and empty.count() == 0
+
+
 def test_times_are_instants(spark: SparkSession, stub: StubBroker) -> None:
     """A timestamp column has milliseconds, and does not depend on the session's time zone."""
     stub.put(TOPIC, b"a", store_timestamp=1_700_000_000_123)

@@ -1,4 +1,4 @@
-"""Test a job that is submitted to a standalone Spark cluster, with the package installed from its wheel."""
+"""Test jobs that are submitted to a standalone Spark cluster, with the package installed from its wheel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from broker_stub import StubBroker
 
 ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
-JOB = ROOT / "docs" / "examples" / "archive_topic.py"
+EXAMPLES = ROOT / "docs" / "examples"
 START_S, JOB_S = 60.0, 240.0
 
 pytestmark = pytest.mark.spark
@@ -89,9 +89,10 @@ def cluster(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield master
 
 
-def submit(master: str, site: Path, *arguments: str) -> str:
-    """Run the job on the cluster; return its output, and fail if the job fails."""
-    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, "--executor-memory", "512m", str(JOB)]
+def submit(master: str, site: Path, job: str, *arguments: str) -> str:
+    """Run one of the examples on the cluster; return its output, and fail if the job fails."""
+    script = str(EXAMPLES / job)
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, "--executor-memory", "512m", script]
     done = subprocess.run(
         [*command, *arguments], env=environment(site), cwd=site, capture_output=True, text=True, timeout=JOB_S
     )
@@ -106,9 +107,9 @@ def test_a_submitted_job_reads_on_two_workers_and_goes_on_where_it_stopped(
     with StubBroker(topics={"orders": 4}) as broker:
         places = (broker.name_server, "orders", str(tmp_path / "table"), str(tmp_path / "checkpoint"))
         broker.fill("orders", 2000, 100)
-        assert "2000 messages appended" in submit(cluster, installed, *places)
+        assert "2000 messages appended" in submit(cluster, installed, "archive_topic.py", *places)
         broker.fill("orders", 500, 100)
-        assert "500 messages appended" in submit(cluster, installed, *places)
+        assert "500 messages appended" in submit(cluster, installed, "archive_topic.py", *places)
     assert count_distinct_places(tmp_path / "table") == 2500
 
 
@@ -120,3 +121,16 @@ def count_distinct_places(table: Path) -> int:
     places = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
     assert len(places) == len(set(places))
     return len(places)
+
+
+def test_a_submitted_job_writes(cluster: str, installed: Path, tmp_path: Path) -> None:
+    """The mirror copies each message once, with its tag, its key, and an id of its own."""
+    with StubBroker(topics={"orders": 4, "copy": 4}) as broker:
+        for number in range(400):
+            broker.put("orders", b"%d" % number, tags="new", keys=f"k{number % 8}", queue_id=number % 4)
+        places = (broker.name_server, "orders", broker.name_server, "copy", str(tmp_path / "checkpoint"))
+        assert "400 messages copied to copy" in submit(cluster, installed, "mirror.py", *places)
+        copies = broker.messages("copy")
+    assert sorted(int(record.body) for record in copies) == list(range(400))
+    assert {record.properties["KEYS"] for record in copies} == {f"k{number}" for number in range(8)}
+    assert len({record.properties["UNIQ_KEY"] for record in copies}) == 400

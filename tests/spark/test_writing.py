@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from broker_stub import StubBroker
 from broker_stub.faults import NAME_SERVER
@@ -134,10 +135,10 @@ def test_a_replayed_batch_repeats_its_ids(spark: SparkSession, stub: StubBroker,
 
 def test_a_topic_that_no_broker_creates_fails_the_stream(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
     """If a stream's topic is missing and not created, Spark's error contains our code and the command to create it."""
-    stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=RequestCode.GET_ROUTEINFO_BY_TOPIC, at=NAME_SERVER, times=4)
+    stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=RequestCode.GET_ROUTEINFO_BY_TOPIC, at=NAME_SERVER, times=None)
     rows = spark.readStream.format("rate").load().selectExpr("cast(value AS string) AS body")
     with pytest.raises(Exception, match=r"\[TOPIC_NOT_FOUND\] .*mqadmin updateTopic .* -t new"):
-        write_stream(rows, stub, tmp_path, topic="new")
+        write_stream(rows, stub, tmp_path, topic="new", sendTimeoutMs="1000")
 
 
 # --- functions for foreachBatch ---------------------------------------------------------------------------------------
@@ -204,6 +205,73 @@ def test_dead_letters_have_their_cause(spark: SparkSession, stub: StubBroker, tm
         retry.dead_letter(batch(spark, stub), {"nameServer": stub.name_server}, cause="x")
 
 
+def test_dead_letters_of_rows_without_a_place_have_ids_of_their_own(
+    spark: SparkSession, stub: StubBroker, tmp_path: Path
+) -> None:
+    """Equal rows of two calls in a batch have different ids, and a replay repeats these."""
+    for number in range(3):
+        stub.put(TOPIC, b"%d" % number)
+    given = {"nameServer": stub.name_server, "deadLetterTopic": "dead"}
+
+    def handle(frame: DataFrame, batch_id: int) -> None:
+        for _ in range(2):
+            retry.dead_letter(frame.select("body"), given, cause="x")
+        if len(stub.messages("dead")) < 12:
+            raise OSError("another sink failed")
+
+    with pytest.raises(Exception, match="another sink failed"):
+        run_to_end(stream(spark, stub), handle, tmp_path)  # type: ignore[arg-type]
+    first = found(stub, "dead")
+    assert len(first) == len(set(first)) == 6
+    run_to_end(stream(spark, stub), handle, tmp_path)  # type: ignore[arg-type]
+    assert Counter(found(stub, "dead")) == Counter(first * 2)
+
+
+def test_what_brokers_would_refuse_does_not_keep_a_row_from_becoming_a_dead_letter(
+    spark: SparkSession, stub: StubBroker
+) -> None:
+    """Tags, keys and properties that no broker takes are left out, and a long body is cut: no row fails for ever."""
+    map_of_rows = [
+        ("tags", {}, "new|old", "k"),
+        ("keys", {}, "new", "a\x01b"),
+        ("names", {"__RMQ.TRANSIENT.a": "1", " ": "1", "a\x01": "1", "vip": "yes"}, "new", "k"),
+        ("values", {"blank": " ", "separator": "a\x02b", "vip": "yes"}, "new", "k"),
+        ("long", {"vip": "x" * 31_000, "more": "y"}, "new", "k"),
+        ("b" * 2000, {}, None, None),
+        (None, {}, None, None),
+    ]
+    columns = "body STRING, properties MAP<STRING, STRING>, tags STRING, keys STRING"
+    rows = spark.createDataFrame(map_of_rows, columns).withColumn("topic", F.lit(" "))
+    given = {"nameServer": stub.name_server, "deadLetterTopic": "dead", "maxMessageSize": "1k"}
+    cause = F.concat(F.lit("bad\x01\t"), F.unhex(F.lit("FF")).cast("string"))
+    retry.dead_letter(rows, given, cause=cause)
+
+    names = "TAGS", "KEYS", "vip"
+    letters = {record.body: tuple(map(record.properties.get, names)) for record in stub.messages("dead")}
+    assert letters == {
+        b"tags": (None, "k", None),
+        b"keys": ("new", None, None),
+        b"names": ("new", "k", "yes"),
+        b"values": ("new", "k", "yes"),
+        b"long": (None, None, None),
+        b"b" * 1024: (None, None, None),
+        b" ": (None, None, None),
+    }
+    assert {record.properties["CAUSE"] for record in stub.messages("dead")} == {"bad \t\ufffd"}
+
+
+def test_a_query_of_dead_letters_has_batches(spark: SparkSession, stub: StubBroker) -> None:
+    """Outside of a query, `query_id` needs a batch; with both, ids repeat."""
+    rows = spark.range(5).selectExpr("cast(id AS string) AS body", "'t' AS topic", "'b' AS brokerName", "0 AS queueId")
+    placed, given = rows.withColumn("queueOffset", F.expr("cast(body AS long)")), {"nameServer": stub.name_server}
+    given["deadLetterTopic"] = "dead"
+    with pytest.raises(OptionError, match=r"\[OPTION_MISSING\] batch_id"):
+        retry.dead_letter(placed, given, "x", query_id="mine")
+    for _ in range(2):
+        retry.dead_letter(placed, given, "x", 0, query_id="mine")
+    assert len(found(stub, "dead")) == 10 and len(set(found(stub, "dead"))) == 5
+
+
 def test_it_works_over_connect(stub: StubBroker, tmp_path: Path) -> None:
     """Over Spark Connect batches and streams are written, and so are batches in `foreachBatch`.
 
@@ -215,5 +283,6 @@ def test_it_works_over_connect(stub: StubBroker, tmp_path: Path) -> None:
     ended = subprocess.run(command, cwd=ROOT, env=environment, timeout=300, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-4000:]
     assert json.loads(ended.stdout.splitlines()[-1]) == "done"
-    counts = [len(stub.messages(topic)) for topic in ("batch", "stream", "function")]
-    assert counts == [5, 10, 20] and len(set(found(stub, "function"))) == 10
+    counts = [len(stub.messages(topic)) for topic in ("batch", "stream", "function", "dead")]
+    assert counts == [5, 10, 20, 20]
+    assert len(set(found(stub, "function"))) == len(set(found(stub, "dead"))) == 10

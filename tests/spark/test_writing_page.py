@@ -28,7 +28,7 @@ PROGRAMS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "writing.md").r
 @pytest.fixture
 def stub() -> Iterator[StubBroker]:
     """A stub with one broker and the source of a mirror."""
-    with StubBroker({"source": 4}) as broker:
+    with StubBroker({"source": 4, "events": 4, "copy": 4}) as broker:
         yield broker
 
 

@@ -94,6 +94,16 @@ def test_a_dropped_reply_was_carried_out() -> None:
             client.response_to(lost)
 
 
+def test_a_status_comes_with_the_receipt_of_what_was_stored() -> None:
+    """With a status, a send is carried out and answered with its place; a request that is refused keeps its code."""
+    with StubBroker({"T": 1}) as stub, RemotingClient(stub.broker_address()) as client:
+        stub.faults.status(ResponseCode.FLUSH_DISK_TIMEOUT, on=RequestCode.SEND_MESSAGE_V2, times=2)
+        stored, refused = (client.ask(send_of("T", queue_id=queue_id), b"x") for queue_id in (0, 9))
+
+        assert (stored.code, (stored.fields or {})["queueOffset"]) == (ResponseCode.FLUSH_DISK_TIMEOUT, "0")
+        assert refused.code == ResponseCode.INVALID_PARAMETER and client.ask(END).fields == {"offset": "1"}
+
+
 def test_a_delayed_answer_comes_by_the_stubs_clock() -> None:
     """A delayed response is sent when the stub's clock reaches its time; later requests get theirs before."""
     with StubBroker({"T": 1}, frozen_clock=True) as stub, RemotingClient(stub.broker_address()) as client:

@@ -9,9 +9,10 @@ import pytest
 from pyspark_rocketmq.errors import LimitExceeded, MalformedFrame
 from pyspark_rocketmq.wire import fastjson
 from pyspark_rocketmq.wire.bodies import TopicRouteData, TopicStatsTable, decode_body
-from pyspark_rocketmq.wire.frame import join_frame
 from pyspark_rocketmq.wire.header import MOST_HEADER_BYTES, Command, decode_command, encode_command
 from tests.peak import MOST_MIB, run_apart
+
+from .frames import join_frame
 
 FULL_FRAME = {
     "lists": '"[],", 3',

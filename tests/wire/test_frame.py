@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.errors import FrameTooLarge, LocalProtocolError, MalformedFrame
-from pyspark_rocketmq.wire.frame import FrameBuffer, join_frame, read_sized, split_frame, write_sized
+from pyspark_rocketmq.wire.frame import FrameBuffer, read_sized, split_frame, write_sized
+
+from .frames import join_frame
 
 parts = st.tuples(st.integers(0, 255), st.binary(max_size=300), st.binary(max_size=300))
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.wire.batch import decode_batch, encode_batch
 from pyspark_rocketmq.wire.compression import Compression, compress, decompress
-from pyspark_rocketmq.wire.frame import join_frame
 from pyspark_rocketmq.wire.header import decode_command, encode_command
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id, decode_unique_id
 from pyspark_rocketmq.wire.properties import decode_properties
@@ -24,6 +23,7 @@ from pyspark_rocketmq.wire.record import decode_records, unwrap_inner_batch
 from pyspark_rocketmq.wire.scan import record_starts
 from pyspark_rocketmq.wire.session import Session
 
+from .frames import join_frame
 from .recorded import recorded_batches, recorded_bodies, recorded_commands
 from .strategies import batches, bodies, commands, damaged, join_records, property_texts, responses
 

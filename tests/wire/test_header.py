@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from pyspark_rocketmq.errors import LocalProtocolError, MalformedFrame
 from pyspark_rocketmq.wire.codes import LanguageCode
-from pyspark_rocketmq.wire.frame import join_frame
 from pyspark_rocketmq.wire.header import Command, HeaderType, PullResponse, SendResponse, decode_command, encode_command
 
+from .frames import join_frame
 from .recorded import recorded_commands
 from .strategies import commands
 

@@ -17,10 +17,10 @@ from pyspark_rocketmq.errors import (
     UnexpectedReply,
 )
 from pyspark_rocketmq.wire.codes import LanguageCode
-from pyspark_rocketmq.wire.frame import join_frame
 from pyspark_rocketmq.wire.header import ONEWAY_FLAG, RESPONSE_FLAG, Command, HeaderType, PullResponse, encode_command
 from pyspark_rocketmq.wire.session import Event, Request, Response, Session
 
+from .frames import join_frame
 from .recorded import RecordedCommand, recorded_commands
 from .strategies import commands
 

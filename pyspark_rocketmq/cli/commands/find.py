@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...broker_errors import BrokerSystemError, QueryNotFound
 from ...errors import DecodeError, OptionError, RocketMQError
-from ...model import MessageQueue
+from ...model import MessageQueue, QueueRange
 from ..command import Command, Parameter
 from ..exits import NotFound
 from ..messages import (
@@ -23,7 +23,7 @@ from ..messages import (
     show_messages,
     to_row,
 )
-from ..positions import resolve
+from ..positions import resolve_time
 from ..views import Note, View
 
 if TYPE_CHECKING:
@@ -33,13 +33,18 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
+_AT_MOST = "there may be more: a broker returns only the last 64 messages with a key; --since reads all of a topic"
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Messages, in the order in which they were stored; `is_cut` says that there may be more."""
+    """Messages, in the order in which they were stored: the first ones since a time, the last ones with a key."""
 
     messages: tuple[MessageRow, ...]
     is_cut: bool
+    """Whether there may be more."""
+    warnings: tuple[str, ...]
+    """Messages that were to be read and are lost, and a limit of brokers that was reached."""
 
 
 class Search(NamedTuple):
@@ -66,31 +71,60 @@ class Search(NamedTuple):
 
 
 def _run(session: Session, topic: str, limit: int, body: str | None, **wanted: str | None) -> Found:
+    from ..store_order import require_count
+
     search = Search(**wanted)
     search.check()
-    if limit < 1:
-        raise OptionError("--limit", str(limit), "out of range", advice="give at least 1")
-    messages = list(islice(_search(session, topic, search, limit), limit + 1))
-    if not messages:
-        raise NotFound(f"no message of {topic} has {search}", advice="check topic, name server and retention")
-    rows = sorted((to_row(each, body) for each in messages[:limit]), key=lambda each: (each.stored.ms, each.offset))
-    return Found(tuple(rows), len(messages) > limit)
-
-
-def _search(session: Session, topic: str, search: Search, limit: int) -> Iterable[ReceivedMessage]:
+    require_count("--limit", limit)
     if search.key is not None:
-        return _viewed(session, session.cluster.messages.query_by_key(topic, search.key, max_count=limit + 1))
-    if search.since is None:
-        return _by_id(session, topic, search.id or "")
+        found = _by_key(session, topic, search.key, limit, body)
+    elif search.since is not None:
+        found = _by_time(session, topic, search, limit, body)
+    else:
+        found = _by_id(session, topic, search.id or "", limit, body)
+    if not found.messages:
+        advice = "; ".join((*found.warnings, "check topic, name server and retention"))
+        raise NotFound(f"no message of {topic} has {search}", advice=advice)
+    return found
+
+
+def _by_key(session: Session, topic: str, key: str, limit: int, body: str | None) -> Found:
+    """Return the messages that were stored last: brokers return the last ones, and only so many."""
+    from ...cluster.messages import MOST_BY_KEY
+    from ..store_order import in_store_order
+
+    found, is_cut = session.cluster.messages.query_by_key(topic, key, max_count=limit + 1)
+    rows = in_store_order(to_row(each, body) for each in _viewed(session, found))
+    warnings = (_AT_MOST,) if is_cut and limit >= MOST_BY_KEY else ()
+    return Found(tuple(rows[-limit:]), is_cut or len(rows) > limit, warnings)
+
+
+def _by_time(session: Session, topic: str, search: Search, limit: int, body: str | None) -> Found:
+    """Return the messages that were stored first since a time."""
+    from ..store_order import read_first
+
     cluster, now_ms = session.cluster, session.now_ms()
     queues = cluster.routes.route(topic).readable
-    starts = resolve(cluster, queues, "--since", search.since, now_ms=now_ms)
-    ends = resolve(cluster, queues, "--until", search.until or "latest", now_ms=now_ms)
+    starts = resolve_time(cluster, queues, "--since", search.since or "", now_ms=now_ms)
+    ends = resolve_time(cluster, queues, "--until", search.until or "latest", now_ms=now_ms)
     subscription = make_filter(session, queues, search.tags, search.sql)
-    return read_messages(session, ranges_between(starts, ends), subscription)
+    warnings: list[str] = []
+
+    def read(ranges: Iterable[QueueRange]) -> Iterator[ReceivedMessage]:
+        return read_messages(session, ranges, subscription, warnings.append)
+
+    rows = read_first(read, ranges_between(starts, ends), limit + 1, partial(to_row, body=body))
+    return Found(tuple(rows[:limit]), len(rows) > limit, tuple(warnings))
 
 
-def _by_id(session: Session, topic: str, message_id: str) -> Iterable[ReceivedMessage]:
+def _by_id(session: Session, topic: str, message_id: str, limit: int, body: str | None) -> Found:
+    from ..store_order import in_store_order
+
+    rows = in_store_order(to_row(each, body) for each in _view_id(session, topic, message_id))
+    return Found(tuple(rows[:limit]), len(rows) > limit, ())
+
+
+def _view_id(session: Session, topic: str, message_id: str) -> Iterable[ReceivedMessage]:
     """Return the message with an id: a unique id of a producer, else the id that a broker gave."""
     from ...cluster.messages import FoundMessage
 
@@ -129,8 +163,10 @@ def _viewed(session: Session, found: Iterable[FoundMessage]) -> list[ReceivedMes
 
 
 def _show(found: Found) -> list[View]:
-    views = show_messages(found.messages)
-    return [*views, Note("there may be more; --limit shows more", is_warning=True)] if found.is_cut else views
+    views = [*show_messages(found.messages), *(Note(text, is_warning=True) for text in found.warnings)]
+    if found.is_cut and _AT_MOST not in found.warnings:
+        views.append(Note("there may be more; --limit shows more", is_warning=True))
+    return views
 
 
 COMMANDS = (
@@ -145,12 +181,13 @@ COMMANDS = (
             Parameter("--id", "the message with this id: a producer's or a broker's", metavar="ID"),
             Parameter("--since", "messages stored at this time or later: -2h, 2026-01-31T00:00:00Z", metavar="TIME"),
             Parameter("--until", "messages stored before this time", metavar="TIME"),
-            Parameter("--limit", "most messages to show", int, 100, metavar="COUNT"),
+            Parameter("--limit", "most messages to show, at most 10000", int, 100, metavar="COUNT"),
             *FILTERS,
             BODY,
         ),
-        details="Brokers find keys and ids by an index, which they keep as long as the messages. Give exactly one of "
-        "--key, --id and --since.",
+        details="Give exactly one of --key, --id and --since. Brokers find keys and ids by an index, which they keep "
+        "as long as the messages; each returns at most the last 64 messages with a key. --limit shows the last ones "
+        "with a key, and the first ones since a time.",
         examples=(
             "pyspark-rocketmq find orders --key key-3",
             "pyspark-rocketmq find orders --since -1h --limit 5 --tags new",

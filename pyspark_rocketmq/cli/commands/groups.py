@@ -7,26 +7,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import RocketMQError
+from ..asking import fetch_brokers
 from ..command import Command, Parameter
 from ..exits import NotFound
 from ..values import Trouble, trouble, troubles_of
 from ..views import Column, Facts, Note, Table, View, show_troubles
 
 if TYPE_CHECKING:
+    from ...cluster.routes import BrokerEndpoints
     from ...wire.bodies import ConsumerConnection, SubscriptionData, SubscriptionGroupConfig
     from ..session import Session
 
 __all__ = ["COMMANDS"]
 
-_SYSTEM = frozenset(
-    """
-    CID_ONSAPI_OWNER CID_ONSAPI_PERMISSION CID_ONSAPI_PULL CID_SYS_RMQ_TRANS CID_DefaultHeartBeatSyncerTopic
-    CID_ONS-HTTP-PROXY FILTERSRV_CONSUMER SELF_TEST_C_GROUP SELF_TEST_P_GROUP TOOLS_CONSUMER
-    __MONITOR_CONSUMER TOOLS_PRODUCER
-    """.split()
-)
 _MOST_ASKED = 100
 """The most members that are asked for their subscriptions."""
+_ASKING_S = 5.0
+"""Time in which all members must have reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ class BrokerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class SubscriptionRow:
     """A subscription to a topic."""
 
     topic: str
@@ -82,7 +79,7 @@ class MemberRow:
     version: int
     brokers: tuple[str, ...]
     """The brokers that know the member."""
-    subscriptions: tuple[Subscription, ...] | None
+    subscriptions: tuple[SubscriptionRow, ...] | None
     """The member's own report; null if it gives none."""
 
 
@@ -95,10 +92,12 @@ class ShownGroup:
     message_model: str | None
     consume_type: str | None
     members: tuple[MemberRow, ...]
-    subscriptions: tuple[Subscription, ...]
+    unknown_brokers: tuple[str, ...]
+    """Brokers that did not tell whether they know members: with any, `members` may lack some."""
+    subscriptions: tuple[SubscriptionRow, ...]
     """Subscriptions that brokers have for the whole group: those of the last heartbeat of any member."""
     do_members_agree: bool | None
-    """Whether all members report the same subscriptions; null if fewer than two do."""
+    """Whether all members report the same subscriptions; null if that is not known, or with fewer than two."""
     troubles: tuple[Trouble, ...]
 
 
@@ -108,8 +107,7 @@ class ShownGroup:
 def _list(session: Session, all: bool) -> GroupList:
     from ...cluster.survey import answers_of
 
-    brokers = session.cluster.survey.fetch_brokers()
-    found = session.cluster.survey.fetch_group_configs(brokers)
+    found = session.cluster.survey.fetch_group_configs(fetch_brokers(session))
     by_group: dict[str, dict[str, SubscriptionGroupConfig]] = {}
     for name, configs in answers_of(found).items():
         for group, config in configs.items():
@@ -120,12 +118,11 @@ def _list(session: Session, all: bool) -> GroupList:
 
 
 def _listed(group: str, configs: dict[str, SubscriptionGroupConfig]) -> ListedGroup:
-    from ...cluster.names import SYSTEM_GROUP_PREFIX
+    from ...cluster.names import is_system_group
 
-    is_system = group in _SYSTEM or group.startswith(SYSTEM_GROUP_PREFIX)
     return ListedGroup(
         group,
-        "system" if is_system else "user",
+        "system" if is_system_group(group) else "user",
         tuple(sorted(configs)),
         all(each.consume_enable for each in configs.values()),
         max(each.retry_max_times for each in configs.values()),
@@ -157,7 +154,7 @@ def _show_group(session: Session, group: str) -> ShownGroup:
     from ...cluster.survey import answers_of
 
     survey = session.cluster.survey
-    brokers = survey.fetch_brokers()
+    brokers = fetch_brokers(session)
     configs = survey.fetch_group_configs(brokers)
     connections = survey.fetch_connections(brokers, group)
     settings = tuple(
@@ -169,7 +166,8 @@ def _show_group(session: Session, group: str) -> ShownGroup:
     troubles = tuple(dict.fromkeys((*troubles_of(configs), *troubles_of(connections))))
     if not settings and not any(each.connection_set for each in known.values()) and not troubles:
         raise NotFound(f"no broker knows the group {group}", advice="groups list --all shows all groups")
-    members, unanswered = _members(session, group, known)
+    members, unanswered = _members(session, group, known, {each.broker_name: each for each in brokers})
+    unknown = tuple(name for name, each in connections.items() if isinstance(each, RocketMQError))
     first = next((each for each in known.values() if each.connection_set), None)
     return ShownGroup(
         group,
@@ -177,8 +175,9 @@ def _show_group(session: Session, group: str) -> ShownGroup:
         first.message_model if first else None,
         first.consume_type if first else None,
         members,
+        unknown,
         _merge(each for connection in known.values() for each in connection.subscription_table.values()),
-        _agreement(members),
+        _agreement(members, is_complete=not unknown),
         (*troubles, *unanswered),
     )
 
@@ -194,7 +193,7 @@ def _settings(broker: str, config: SubscriptionGroupConfig) -> BrokerSettings:
 
 
 def _members(
-    session: Session, group: str, known: dict[str, ConsumerConnection]
+    session: Session, group: str, known: dict[str, ConsumerConnection], brokers: dict[str, BrokerEndpoints]
 ) -> tuple[tuple[MemberRow, ...], tuple[Trouble, ...]]:
     """Return the members, each with the subscriptions that it reports, and why some do not report any."""
     at: dict[str, list[str]] = {}
@@ -203,36 +202,45 @@ def _members(
         for each in connection.connection_set:
             at.setdefault(each.client_id, []).append(name)
             connections[each.client_id] = each
-    members, troubles = [], []
-    for number, (client_id, each) in enumerate(sorted(connections.items())):
-        subscriptions = None
-        if number < _MOST_ASKED:
-            try:
-                subscriptions = _reported(session, group, client_id)
-            except RocketMQError as error:
-                troubles.append(trouble(f"subscriptions of {client_id}", error))
-        members.append(
-            MemberRow(client_id, each.client_addr, each.language, each.version, tuple(at[client_id]), subscriptions)
-        )
-    if len(members) > _MOST_ASKED:
+    asked = {client_id: brokers[at[client_id][0]] for client_id in sorted(connections)[:_MOST_ASKED]}
+    reported, troubles = _fetch_subscriptions(session, group, asked)
+    if len(connections) > _MOST_ASKED:
         why = f"only the first {_MOST_ASKED} members were asked"
         troubles.append(Trouble("subscriptions of members", "NOT_ASKED", why))
+    members = (
+        MemberRow(name, each.client_addr, each.language, each.version, tuple(at[name]), reported.get(name))
+        for name, each in sorted(connections.items())
+    )
     return tuple(members), tuple(troubles)
 
 
-def _reported(session: Session, group: str, client_id: str) -> tuple[Subscription, ...]:
-    info = session.cluster.admin.fetch_running_info(group, client_id)
-    return _merge(info.subscription_set)
+def _fetch_subscriptions(
+    session: Session, group: str, places: dict[str, BrokerEndpoints]
+) -> tuple[dict[str, tuple[SubscriptionRow, ...]], list[Trouble]]:
+    """Return what members subscribe to by their own reports, by client id, and why some give none."""
+    from ...net.deadline import Deadline
+
+    found = session.cluster.survey.fetch_running_infos(group, places, Deadline.after(_ASKING_S))
+    reported: dict[str, tuple[SubscriptionRow, ...]] = {}
+    troubles: list[Trouble] = []
+    for client_id, each in found.items():
+        if isinstance(each, RocketMQError):
+            troubles.append(trouble(f"subscriptions of {client_id}", each))
+        else:
+            reported[client_id] = _merge(each.subscription_set)
+    return reported, troubles
 
 
-def _merge(subscriptions: Iterable[SubscriptionData]) -> tuple[Subscription, ...]:
-    found = {Subscription(each.topic, each.sub_string, each.expression_type) for each in subscriptions}
+def _merge(subscriptions: Iterable[SubscriptionData]) -> tuple[SubscriptionRow, ...]:
+    found = {SubscriptionRow(each.topic, each.sub_string, each.expression_type) for each in subscriptions}
     return tuple(sorted(found, key=lambda each: (each.topic, each.expression, each.type)))
 
 
-def _agreement(members: tuple[MemberRow, ...]) -> bool | None:
+def _agreement(members: tuple[MemberRow, ...], *, is_complete: bool) -> bool | None:
     reported = [each.subscriptions for each in members if each.subscriptions is not None]
-    return len(set(reported)) == 1 if len(reported) > 1 else None
+    if len(set(reported)) > 1:
+        return False
+    return True if is_complete and len(reported) == len(members) > 1 else None
 
 
 def _show_one(group: ShownGroup) -> list[View]:
@@ -240,7 +248,7 @@ def _show_one(group: ShownGroup) -> list[View]:
     facts += [(each.broker, _settings_text(each)) for each in group.settings]
     if group.message_model:
         facts.append(("model", f"{group.message_model}, {group.consume_type}"))
-    facts.append(("members", str(len(group.members)) if group.members else "none is live"))
+    facts.append(("members", _count_text(group)))
     views: list[View] = [Facts(facts)]
     if group.subscriptions:
         columns = (Column("topic"), Column("expression"), Column("type"))
@@ -251,6 +259,13 @@ def _show_one(group: ShownGroup) -> list[View]:
         text = "the members subscribe differently: each heartbeat replaces the others' subscriptions at the brokers"
         views.append(Note(text, is_warning=True))
     return [*views, *show_troubles(group.troubles)]
+
+
+def _count_text(group: ShownGroup) -> str:
+    """Return the number of members; it is a bound or unknown if brokers did not answer."""
+    if group.unknown_brokers:
+        return f"≥ {len(group.members)}" if group.members else "?"
+    return str(len(group.members)) if group.members else "none is live"
 
 
 def _settings_text(settings: BrokerSettings) -> str:
@@ -273,7 +288,7 @@ def _member_table(members: tuple[MemberRow, ...]) -> Table:
     return Table(columns, rows)
 
 
-def _subscription_text(subscription: Subscription) -> str:
+def _subscription_text(subscription: SubscriptionRow) -> str:
     return subscription.topic if subscription.expression == "*" else f"{subscription.topic} ({subscription.expression})"
 
 

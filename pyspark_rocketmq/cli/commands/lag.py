@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...errors import OptionError, RocketMQError
 from ...lag.figures import Figure, QueueLag, Total, TotalLag
 from ...model import MessageQueue
+from ..asking import fetch_brokers, may_pass
 from ..command import Command, Parameter
 from ..exits import Exit, NotFound
 from ..values import Moment, Trouble, moment, troubles_of
@@ -16,10 +19,13 @@ from ..views import Column, Note, Table, View, show_size, show_span, show_troubl
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "watch_lag"]
 
 _UNKNOWN = "?"
 _NOTHING = "-"
+_SHORTEST_S = 0.1
+_MOST_REASONS = 5
+"""The most reasons that people see; each may name another queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +38,43 @@ class GroupLag:
     total: TotalLag
     troubles: tuple[Trouble, ...]
     """The brokers that did not answer, and may have more queues of the group."""
+    without_clock: tuple[Trouble, ...]
+    """The brokers that did not tell their time; ages there are by the clock of this machine."""
 
 
 def _run(
     session: Session, group: str, topic: str | None, max: int | None, watch: bool, interval: float
 ) -> GroupLag | Iterator[GroupLag]:
-    return _watch(session, group, topic, interval) if watch else _measure(session, group, topic)
+    if not watch:
+        return _measure(session, group, topic)
+    if max is not None:
+        raise OptionError("--max", str(max), "not together with --watch, which never ends", advice="drop one of them")
+    if not _SHORTEST_S <= interval < math.inf:
+        raise OptionError("--interval", str(interval), "out of range", advice=f"give {_SHORTEST_S} seconds or more")
+    return watch_lag(session, group, topic, interval)
 
 
-def _watch(session: Session, group: str, topic: str | None, interval: float) -> Iterator[GroupLag]:
-    measured = None
+def watch_lag(session: Session, group: str, topic: str | None, interval: float) -> Iterator[GroupLag]:
+    """Yield the lag again and again; after the first time, a failure that may pass is told, and the watch goes on."""
+    measured = _measure(session, group, topic)
     while True:
-        measured = _measure(session, group, topic, measured)
         if not session.screen.as_json:
             session.screen.clear()
         yield measured
         session.sleep(interval)
+        while (found := _try_measure(session, group, topic, measured)) is None:
+            session.sleep(interval)
+        measured = found
+
+
+def _try_measure(session: Session, group: str, topic: str | None, before: GroupLag) -> GroupLag | None:
+    try:
+        return _measure(session, group, topic, before)
+    except RocketMQError as error:
+        if not may_pass(error):
+            raise
+        session.screen.warn(f"not measured: {error}")
+        return None
 
 
 def _measure(session: Session, group: str, topic: str | None, before: GroupLag | None = None) -> GroupLag:
@@ -57,12 +84,19 @@ def _measure(session: Session, group: str, topic: str | None, before: GroupLag |
     known = [MessageQueue(each.topic, each.broker, each.queue_id) for each in before.queues] if before else []
     lag = measure_group(session.cluster, group, topic, now_ms=now_ms, known=known)
     if not lag.queues and not lag.unanswered:
-        where = f"in topic {topic}" if topic else "in any topic"
-        raise NotFound(
-            f"no broker has a position of group {group} {where}",
-            advice="check the name; groups list shows all groups, and --topic includes queues without a position",
-        )
-    return GroupLag(group, moment(now_ms), lag.queues, lag.total, troubles_of(lag.unanswered))
+        fetch_brokers(session)
+        raise _not_found(group, topic)
+    troubles, without_clock = troubles_of(lag.unanswered), troubles_of(lag.without_clock)
+    return GroupLag(group, moment(now_ms), lag.queues, lag.total, troubles, without_clock)
+
+
+def _not_found(group: str, topic: str | None) -> NotFound:
+    if topic is None:
+        advice = "check the name; groups list shows all groups, and --topic includes queues without a position"
+        return NotFound(f"no broker has a position of group {group} in any topic", advice=advice)
+    what = f"no broker reports queues of topic {topic} for group {group}"
+    advice = "check the names; while the group has live members, brokers report only the topics that these subscribe to"
+    return NotFound(what, advice=advice)
 
 
 def _verdict(lag: GroupLag, values: dict[str, Any]) -> int:
@@ -99,8 +133,14 @@ def _show(lag: GroupLag) -> list[View]:
     if lag.troubles:
         brokers = ", ".join(each.what for each in lag.troubles)
         views.append(Note(f"{brokers} may have more queues of the group, which are not in the total", is_warning=True))
-    reasons = (Note(f"{_UNKNOWN} {reason}", is_warning=True) for reason in _reasons(lag))
-    return [*views, *show_troubles(lag.troubles), *reasons]
+    if lag.without_clock:
+        brokers = ", ".join(each.what for each in lag.without_clock)
+        views.append(Note(f"{brokers} did not tell the time: ages there are by the clock of this machine"))
+    reasons = _reasons(lag)
+    views += (Note(f"{_UNKNOWN} {reason}", is_warning=True) for reason in reasons[:_MOST_REASONS])
+    if len(reasons) > _MOST_REASONS:
+        views.append(Note(f"{_UNKNOWN} and {len(reasons) - _MOST_REASONS} more reasons; --json has all"))
+    return [*views, *show_troubles(lag.troubles)]
 
 
 def _row(lag: QueueLag) -> tuple[str, ...]:
@@ -176,10 +216,14 @@ COMMANDS = (
         ),
         details="Messages are offsets from the group's position to the queue's end; a filter of the group is not taken "
         "into account. Bytes are estimated from the size of the next messages. 'behind' is the age of the next "
-        "message, 'kept for' the time until its broker may delete it because of its age. What cannot be known is shown "
-        "as ?, with the reason, and never counts as 0; a total with ≥ or ≤ is a bound, because a part is unknown.",
+        "message by its broker's clock. 'kept for' is the time until its broker may delete it, if the group does not "
+        "move: fileReservedTime less the age, whatever the rates. Brokers delete whole files, at deleteWhen, so the "
+        "message may stay longer; above 85 % of the disk they delete messages of any age, and 'kept for' is 0. What "
+        "cannot be known is shown as ?, with the reason, and never counts as 0; a total with ≥ or ≤ is a bound, "
+        "because a part is unknown. Queues of a broker that the name servers have dropped are seen only by a --watch "
+        "that began before.",
         examples=("pyspark-rocketmq lag billing", "pyspark-rocketmq lag billing --topic orders --max 10000"),
-        is_stream="watch",
+        streams_if="watch",
         verdict=_verdict,
     ),
 )

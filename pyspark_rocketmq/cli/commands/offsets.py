@@ -11,16 +11,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import GroupInUse, OptionError, RocketMQError
+from ...errors import OptionError, RocketMQError
 from ...model import MessageQueue, sort_queues
+from ..asking import fetch_brokers
 from ..command import Command, Parameter
 from ..exits import Exit, NotFound
+from ..moving import commit, find_brokers, require_group, require_no_members, require_still_alone, require_unmoved
 from ..positions import WHERE, Origin, nest, read_file, readable_queues, require_origin, resolve, resolve_file
 from ..values import Moment, moment
 from ..views import Column, Note, Table, Text, View
 
 if TYPE_CHECKING:
-    from ...cluster.cluster import Cluster
+    from ...cluster.routes import BrokerEndpoints
     from ..session import Session
 
 __all__ = ["COMMANDS"]
@@ -85,6 +87,10 @@ class Moved:
 
     group: str
     applied: bool
+    queues: int
+    """Number of queues that were to be moved, with those that stand there already."""
+    brokers: tuple[str, ...]
+    """The brokers of these queues; a broker that is not registered, or serves no reads, is not among them."""
     moves: tuple[Move, ...]
     undo_file: str | None
     """The file with the positions before; null if nothing was moved."""
@@ -111,8 +117,7 @@ def _show(session: Session, group: str, topic: tuple[str, ...]) -> GroupOffsets:
 
 def _topics_of(session: Session, group: str) -> list[str]:
     """Return the topics in which a group has positions; raise if it has none, or if a broker does not tell."""
-    survey = session.cluster.survey
-    found = survey.fetch_consume_stats(survey.fetch_brokers(), group)
+    found = session.cluster.survey.fetch_consume_stats(fetch_brokers(session), group)
     for each in found.values():
         if isinstance(each, RocketMQError):
             raise each
@@ -147,7 +152,8 @@ def _show_offsets(found: GroupOffsets) -> list[View]:
 
 def _at(session: Session, when: str, topic: tuple[str, ...]) -> StartingOffsets:
     queues = readable_queues(session.cluster, topic)
-    return StartingOffsets(nest(resolve(session.cluster, queues, "WHEN", when, now_ms=session.now_ms())))
+    warn = session.screen.warn
+    return StartingOffsets(nest(resolve(session.cluster, queues, "WHEN", when, now_ms=session.now_ms(), warn=warn)))
 
 
 def _show_starting(found: StartingOffsets) -> list[View]:
@@ -185,7 +191,7 @@ def _show_export(found: Export) -> list[View]:
 
 def _seek(session: Session, group: str, topic: tuple[str, ...], to: str, apply: bool, undo_file: str | None) -> Moved:
     queues = readable_queues(session.cluster, topic)
-    wanted = resolve(session.cluster, queues, "--to", to, now_ms=session.now_ms())
+    wanted = resolve(session.cluster, queues, "--to", to, now_ms=session.now_ms(), warn=session.screen.warn)
     if not wanted:
         raise NotFound(f"{to} has no position in {', '.join(topic)}", advice="offsets show prints a group's positions")
     return _move(session, group, wanted, apply, undo_file)
@@ -206,47 +212,51 @@ def _move(
 ) -> Moved:
     """Move a group to the wanted positions, or only show the moves; in both cases first check that it may be moved."""
     cluster = session.cluster
-    _require_no_members(cluster, group, {queue.topic for queue in wanted})
+    brokers = find_brokers(cluster, wanted)
+    require_no_members(cluster, brokers, group)
     before = cluster.offsets.fetch_committed(group, list(wanted))
+    if not any(before.values()):  # Brokers before 5.0 report 0 where there is no position.
+        require_group(session, group)
     changed = {queue: wanted[queue] for queue in sort_queues(wanted) if before.get(queue) != wanted[queue]}
     moves = tuple(Move(*queue, before.get(queue), after) for queue, after in changed.items())
+    names = tuple(sorted({queue.broker_name for queue in wanted}))
     if not apply or not moves:
-        return Moved(group, False, moves, None, None)
+        return Moved(group, False, len(wanted), names, moves, None, None)
+    path = _apply(session, group, brokers, before, changed, undo_file)
+    undo = _undo_command(session, group, path) if path else None
+    return Moved(group, True, len(wanted), names, moves, str(path) if path else None, undo)
+
+
+def _apply(
+    session: Session,
+    group: str,
+    brokers: Collection[BrokerEndpoints],
+    before: Mapping[MessageQueue, int],
+    changed: Mapping[MessageQueue, int],
+    undo_file: str | None,
+) -> Path | None:
+    """Commit the changed positions; return the file with the positions before, None if there were none."""
+    cluster = session.cluster
     old = {queue: before[queue] for queue in changed if queue in before}
     path = _write_undo(session, group, old, undo_file) if old else None
-    undo = _undo_command(session, group, path) if path else None
-    _commit(cluster, group, changed, undo)
-    return Moved(group, True, moves, str(path) if path else None, undo)
+    back = f"go back with: {_undo_command(session, group, path)}" if path else "there was no position to go back to"
+    try:
+        require_unmoved(cluster, group, before, changed)
+    except RocketMQError:
+        if path:
+            path.unlink(missing_ok=True)
+        raise
+    if path:
+        # Whatever becomes of the output and of this process, the way back was told.
+        session.screen.warn(f"positions before are kept; {back}")
+    commit(session, group, changed, back)
+    require_still_alone(cluster, brokers, group, back)
+    return path
 
 
 def _undo_command(session: Session, group: str, path: Path) -> str:
     words = ("pyspark-rocketmq", "offsets", "import", group, str(path), "--apply")
     return shlex.join((*words, *session.connection_words()))
-
-
-def _require_no_members(cluster: Cluster, group: str, topics: Collection[str]) -> None:
-    """Raise `GroupInUse` if the group has live members: their next commit would overwrite the new positions."""
-    for topic in sorted(topics):
-        if members := cluster.groups.fetch_members(group, topic):
-            what = f"{len(members)} live members, for example {members[0]}, would overwrite the new positions"
-            raise GroupInUse(what, advice="stop them first", group=group)
-
-
-def _commit(cluster: Cluster, group: str, positions: Mapping[MessageQueue, int], undo: str | None) -> None:
-    """Commit the positions, and check that brokers have them; an error or Ctrl-C says how to go back."""
-    back = f"go back with: {undo}" if undo else "there was no position to go back to"
-    try:
-        cluster.offsets.commit(group, positions)
-        found = cluster.offsets.fetch_committed(group, list(positions))
-    except RocketMQError as error:
-        error.what += "; some positions may have moved"
-        error.advice = "; ".join(filter(None, (error.advice, "then repeat the command", back)))
-        raise
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; some positions may have moved: {back}") from None
-    if wrong := [queue for queue, offset in positions.items() if found.get(queue) != offset]:
-        what = f"{wrong[0]} stands at {found.get(wrong[0])}, not at {positions[wrong[0]]}, right after the move"
-        raise RocketMQError(what, advice=f"another client commits for the group: stop it, then repeat, or {back}")
 
 
 def _write_undo(session: Session, group: str, positions: Mapping[MessageQueue, int], given: str | None) -> Path:
@@ -274,7 +284,11 @@ def _write_undo(session: Session, group: str, positions: Mapping[MessageQueue, i
 
 def _undo_folder() -> Path:
     base = os.environ.get("XDG_STATE_HOME", "").strip()
-    return (Path(base) if base else Path.home() / ".local" / "state") / "pyspark-rocketmq" / "undo"
+    try:
+        return (Path(base) if base else Path.home() / ".local" / "state") / "pyspark-rocketmq" / "undo"
+    except RuntimeError:
+        what = "there is no home directory for the undo file, so nothing was moved"
+        raise OptionError("--undo-file", None, what, advice="give --undo-file, or set XDG_STATE_HOME") from None
 
 
 def _verdict(moved: Moved, values: dict[str, Any]) -> int:
@@ -282,8 +296,9 @@ def _verdict(moved: Moved, values: dict[str, Any]) -> int:
 
 
 def _show_moved(moved: Moved) -> list[View]:
+    where = f"{moved.queues} queues at {', '.join(moved.brokers)}"
     if not moved.moves:
-        return [Note(f"group {moved.group} stands there already: nothing to move")]
+        return [Note(f"group {moved.group} stands there already in {where}: nothing to move")]
     columns = (
         Column("topic"),
         Column("broker"),
@@ -294,6 +309,7 @@ def _show_moved(moved: Moved) -> list[View]:
     )
     rows = [_move_row(each) for each in moved.moves]
     views: list[View] = [Table(columns, rows)]
+    views.append(Note(f"{len(moved.moves)} of {where}"))
     if not moved.applied:
         return [*views, Note("nothing was moved; --apply does it", is_warning=True)]
     return [*views, Note(f"moved; undo: {moved.undo}" if moved.undo else "moved; there was no position before")]
@@ -315,10 +331,12 @@ _UNDO = Parameter(
     metavar="FILE",
 )
 _MOVING = (
-    "A group with live members is refused, because they would overwrite the positions. Stop Spark queries that commit "
-    "for the group, too; a query with a checkpoint continues from its checkpoint in any case. With --apply the "
-    "positions before are written to a file first, and the command that goes back is printed. A position that a group "
-    "did not have before cannot be taken away again."
+    "A group with live members is refused, because they would overwrite the positions. Spark queries that commit for "
+    "the group, and members behind a proxy in cluster mode, are not seen: stop them, too. A query with a checkpoint "
+    "continues from its checkpoint in any case. With --apply the positions before are written to a file first, and "
+    "the command that goes back is printed. A position that a group did not have before cannot be taken away again. "
+    "Queues of a broker that is not registered, or serves no reads, are not moved; the brokers that are moved at are "
+    "listed."
 )
 
 COMMANDS = (

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ...errors import OptionError
 from ...model import MessageQueue, QueueRange
 from ..command import Command, Parameter
+from ..exits import Exit
 from ..messages import BODY, MessageRow, choose_queue, read_messages, show_messages, to_row
-from ..positions import resolve
+from ..positions import resolve_time
 from ..views import Note, View
 
 if TYPE_CHECKING:
+    from ...client.message import ReceivedMessage
     from ...model import QueueBounds
     from ..session import Session
 
@@ -25,43 +29,69 @@ class Peeked:
 
     topic: str
     messages: tuple[MessageRow, ...]
+    gone: int
+    """Number of offsets from that of `--offset` on whose messages are deleted."""
+    warnings: tuple[str, ...]
+    """Messages that were to be read and are lost, and an offset outside its queue."""
 
 
 def _run(
     session: Session, topic: str, queue: str | None, count: int, start: str | None, offset: int | None, body: str | None
 ) -> Peeked:
-    if offset is not None and (queue is None or start is not None):
-        raise OptionError("--offset", str(offset), "needs --queue, and no --from", advice="name the queue: BROKER/ID")
-    if count < 1:
-        raise OptionError("--count", str(count), "out of range", advice="give at least 1")
+    from ..store_order import read_first, read_last, require_count
+
+    _check_offset(offset, queue, start)
+    require_count("--count", count)
     queues = choose_queue(session.cluster, topic, queue)
     bounds = session.cluster.offsets.fetch_bounds(queues)
-    is_first = start is not None or offset is not None
+    warnings: list[str] = []
+
+    def read(ranges: Iterable[QueueRange]) -> Iterator[ReceivedMessage]:
+        return read_messages(session, ranges, warn=warnings.append)
+
     if offset is not None:
-        ranges = [_from(each, offset, bounds[each], count) for each in queues]
+        starts = dict.fromkeys(queues, offset)
+        warnings += [text for each in queues if (text := _outside(each, offset, bounds[each]))]
     elif start is not None:
-        starts = resolve(session.cluster, queues, "--from", start, now_ms=session.now_ms())
-        ranges = [_from(each, at, bounds[each], count) for each, at in starts.items()]
+        starts = resolve_time(session.cluster, queues, "--from", start, now_ms=session.now_ms())
     else:
-        ranges = [_last(each, bounds[each], count) for each in queues]
-    found = sorted(
-        (to_row(message, body) for message in read_messages(session, ranges)),
-        key=lambda each: (each.stored.ms, each.broker, each.queue_id, each.offset),
-    )
-    return Peeked(topic, tuple(found[:count] if is_first else found[-count:]))
+        ranges = [QueueRange(each, bounds[each].min_offset, bounds[each].max_offset) for each in queues]
+        rows = read_last(read, ranges, count, partial(to_row, body=body))
+        return Peeked(topic, tuple(rows), 0, tuple(warnings))
+    ranges = [_from(each, at, bounds[each]) for each, at in starts.items()]
+    rows = read_first(read, ranges, count, partial(to_row, body=body))
+    gone = 0 if offset is None else max(0, bounds[queues[0]].min_offset - offset)
+    return Peeked(topic, tuple(rows), gone, tuple(warnings))
 
 
-def _from(queue: MessageQueue, offset: int, bounds: QueueBounds, count: int) -> QueueRange:
-    start = min(max(offset, bounds.min_offset), bounds.max_offset)
-    return QueueRange(queue, start, min(start + count, bounds.max_offset))
+def _check_offset(offset: int | None, queue: str | None, start: str | None) -> None:
+    if offset is None:
+        return
+    if queue is None or start is not None:
+        raise OptionError("--offset", str(offset), "needs --queue, and no --from", advice="name the queue: BROKER/ID")
+    if offset < 0:
+        raise OptionError("--offset", str(offset), "out of range", advice="give at least 0")
 
 
-def _last(queue: MessageQueue, bounds: QueueBounds, count: int) -> QueueRange:
-    return QueueRange(queue, max(bounds.min_offset, bounds.max_offset - count), bounds.max_offset)
+def _outside(queue: MessageQueue, offset: int, bounds: QueueBounds) -> str | None:
+    """Return what is wrong with an offset that is asked for; None if it lies within the queue."""
+    low, high, _ = bounds
+    if offset < low:
+        return f"messages from {offset} to {low} of {queue} are gone"
+    return f"{queue} ends at {high}: nothing is stored at {offset} yet" if offset >= high else None
+
+
+def _from(queue: MessageQueue, offset: int, bounds: QueueBounds) -> QueueRange:
+    return QueueRange(queue, min(max(offset, bounds.min_offset), bounds.max_offset), bounds.max_offset)
+
+
+def _verdict(peeked: Peeked, values: dict[str, Any]) -> int:
+    return Exit.DATA_GONE if peeked.gone else Exit.DONE
 
 
 def _show(peeked: Peeked) -> list[View]:
-    return show_messages(peeked.messages) or [Note(f"no messages in {peeked.topic}")]
+    views = show_messages(peeked.messages) or [Note(f"no messages in {peeked.topic}")]
+    return [*views, *(Note(text, is_warning=True) for text in peeked.warnings)]
 
 
 COMMANDS = (
@@ -72,7 +102,7 @@ COMMANDS = (
         _show,
         parameters=(
             Parameter("TOPIC", "topic", is_required=True),
-            Parameter("-n/--count", "number of messages", int, 10, metavar="COUNT"),
+            Parameter("-n/--count", "number of messages, at most 10000", int, 10, metavar="COUNT"),
             Parameter("--queue", "only this queue", metavar="BROKER/ID"),
             Parameter(
                 "--from/--start", "the first messages from here on, instead of the last: earliest or a time",
@@ -82,11 +112,13 @@ COMMANDS = (
             BODY,
         ),
         details="Reads without a group, so no position moves. "
-        "Messages of several queues are ordered by their store times.",
+        "Messages of several queues are ordered by their store times. Exits with 7 if messages from --offset on are "
+        "deleted already.",
         examples=(
             "pyspark-rocketmq peek orders -n 3",
             "pyspark-rocketmq peek orders --from earliest -n 1 --body json",
             "pyspark-rocketmq peek orders --queue broker-a/0 --offset 2",
         ),
+        verdict=_verdict,
     ),
 )  # fmt: skip

@@ -142,7 +142,7 @@ def _send_all(session: Session, portions: Iterator[list[Draft]]) -> Iterator[Lan
             for batch in _batches(portion):
                 yield from sender.send(batch)
     if not session.screen.as_json:
-        session.screen.text(str(progress))
+        session.screen.show([Text(str(progress))])
 
 
 @contextmanager

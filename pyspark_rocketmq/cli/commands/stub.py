@@ -35,9 +35,9 @@ def _run(session: Session, **values: Any) -> Iterator[Ready]:
 
 
 def _words(parameter: Parameter, value: Any) -> list[str]:
-    """Return the words by which the stub's own command line gets a value."""
+    """Return the words by which the stub's own command line gets a value, even one that begins with a dash."""
     given = value if parameter.is_repeatable else [] if value is None else [value]
-    return [word for each in given for word in (parameter.name, str(each))]
+    return [f"{parameter.name}={each}" for each in given]
 
 
 def _show(ready: Ready) -> list[View]:
@@ -56,7 +56,7 @@ PARAMETERS = (
         "--acl-file", "serve only signed requests of users in this file, one KEY:SECRET per line", metavar="FILE"
     ),
     Parameter("--tls", "PEM files; the ports then serve TLS and plain clients, gRPC TLS only", metavar="CERT:KEY"),
-    Parameter("--emulate", "release whose behaviour to emulate (default: 5.3.3)", metavar="RELEASE"),
+    Parameter("--emulate", "release whose behaviour to emulate (default: 5.3.3)", choices=("5.3.3", "4.9.7")),
 )
 
 COMMANDS = (

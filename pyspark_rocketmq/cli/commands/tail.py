@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections import Counter
+from collections.abc import Collection, Iterator
+from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
-from ...errors import OptionError
-from ...model import MessageQueue, QueueRange
+from ...errors import OptionError, RocketMQError
+from ...model import MessageQueue, QueueBounds, QueueRange
+from ..asking import may_pass
 from ..command import Command, Parameter
 from ..messages import BODY, FILTERS, MessageRow, make_filter, read_messages, show_messages, to_row
-from ..positions import resolve
+from ..positions import resolve_time
 from ..views import View
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from ...pull.settings import Subscription
     from ..session import Session
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "Follower"]
 
 _PAUSE_S = 0.5
 """The pause between two questions whether there are new messages; one request per broker asks."""
@@ -33,38 +35,113 @@ def _run(
         raise OptionError("--count", str(count), "out of range", advice="give at least 1, or leave it out")
     queues = session.cluster.routes.route(topic).readable
     subscription = make_filter(session, queues, tags, sql)
-    positions = resolve(session.cluster, queues, "--from", start, now_ms=session.now_ms())
-    messages = _follow(session, topic, positions, subscription)
+    positions = resolve_time(session.cluster, queues, "--from", start, now_ms=session.now_ms())
+    messages = Follower(session, topic, positions, subscription).follow()
     return (to_row(each, body) for each in islice(messages, count))
 
 
-def _follow(
-    session: Session, topic: str, positions: dict[MessageQueue, int], subscription: Subscription
-) -> Iterator[ReceivedMessage]:
-    """Yield messages from the positions on, for ever; queues that are new are read from their first message."""
-    while True:
-        ranges = _waiting(session, topic, positions)
-        yield from read_messages(session, ranges, subscription)
-        positions.update((each.queue, each.end) for each in ranges)
-        if not ranges:
-            session.sleep(_PAUSE_S)
+class Follower:
+    """Reads the queues of a topic as they grow.
 
+    A failure that may pass is told once, and ends nothing: the queues of other brokers are read on.
+    """
 
-def _waiting(session: Session, topic: str, positions: dict[MessageQueue, int]) -> list[QueueRange]:
-    """Return the ranges that wait to be read; tell of messages that are gone, and of queues that end earlier now."""
-    queues = session.cluster.routes.route(topic).readable
-    ranges = []
-    for queue, (low, high, _) in session.cluster.offsets.fetch_bounds(queues).items():
-        at = positions.setdefault(queue, low)
+    def __init__(
+        self, session: Session, topic: str, positions: dict[MessageQueue, int], subscription: Subscription
+    ) -> None:
+        self._session = session
+        self._topic = topic
+        self._positions = positions
+        """The next offset to read of each queue."""
+        self._subscription = subscription
+        self._away: frozenset[MessageQueue] = frozenset()
+        """The queues that have left the route."""
+        self._failures: frozenset[str] = frozenset()
+        """The failures of the last round."""
+
+    def follow(self) -> Iterator[ReceivedMessage]:
+        """Yield messages from the positions on, for ever; queues that are new are read from their first message."""
+        while True:
+            failures: list[RocketMQError] = []
+            ranges: list[QueueRange] = []
+            try:
+                ranges = self._find_waiting(failures)
+                yield from self._read(ranges)
+            except RocketMQError as error:
+                failures.append(error)
+            self._tell(failures)
+            if failures or not ranges:
+                self._session.sleep(_PAUSE_S)
+
+    def _read(self, ranges: Collection[QueueRange]) -> Iterator[ReceivedMessage]:
+        for message in read_messages(self._session, ranges, self._subscription):
+            # After a failure, the next round begins behind the messages that were yielded.
+            self._positions[message.queue] = message.offset + 1
+            yield message
+        self._positions.update((each.queue, each.end) for each in ranges)
+
+    def _tell(self, failures: Collection[RocketMQError]) -> None:
+        """Tell failures that the round before did not have; raise one that will not pass."""
+        for error in failures:
+            if not may_pass(error):
+                raise error
+        texts = frozenset(f"{error}; going on" for error in failures)
+        for text in sorted(texts - self._failures):
+            self._session.screen.warn(text)
+        self._failures = texts
+
+    def _find_waiting(self, failures: list[RocketMQError]) -> list[QueueRange]:
+        """Return the ranges that wait to be read; brokers that do not answer go to `failures`."""
+        queues = self._session.cluster.routes.route(self._topic).readable
+        self._tell_of_left_queues(queues)
+        bounds = self._fetch_bounds(queues, failures)
+        ranges = (self._range(queue, each) for queue, each in bounds.items())
+        return [each for each in ranges if each and each.offset_count > 0]
+
+    def _fetch_bounds(
+        self, queues: Collection[MessageQueue], failures: list[RocketMQError]
+    ) -> dict[MessageQueue, QueueBounds]:
+        """Return the bounds of the queues, by one burst; after a failure, broker by broker."""
+        fetch = self._session.cluster.offsets.fetch_bounds
+        try:
+            return fetch(queues)
+        except RocketMQError as error:
+            if not may_pass(error):
+                raise
+        bounds: dict[MessageQueue, QueueBounds] = {}
+        for _, held in groupby(sorted(queues, key=_broker_of), key=_broker_of):
+            try:
+                bounds |= fetch(list(held))
+            except RocketMQError as error:
+                failures.append(error)
+        return bounds
+
+    def _range(self, queue: MessageQueue, bounds: QueueBounds) -> QueueRange | None:
+        """Return what is to be read of a queue; tell of messages that are gone, and of a queue that was made again."""
+        low, high, from_replica = bounds
+        at = self._positions.setdefault(queue, low)
+        if at > high and from_replica:
+            return None  # The replica lags behind what the master had.
         if at > high:
-            session.screen.warn(f"{queue} ends at {high} now, before {at}: was the topic created again?")
-            positions[queue] = at = high
+            self._session.screen.warn(
+                f"{queue} ends at {high} now, before {at}: it was made again, and is read from {low}"
+            )
+            at = low
         if at < low:
-            session.screen.warn(f"messages from {at} to {low} of {queue} are gone")
-        start = max(at, low)
-        if start < high:
-            ranges.append(QueueRange(queue, start, min(high, start + _MOST_OFFSETS)))
-    return ranges
+            self._session.screen.warn(f"messages from {at} to {low} of {queue} are gone")
+        self._positions[queue] = start = max(at, low)
+        return QueueRange(queue, start, min(high, start + _MOST_OFFSETS))
+
+    def _tell_of_left_queues(self, queues: Collection[MessageQueue]) -> None:
+        away = frozenset(self._positions.keys() - set(queues))
+        for broker, count in Counter(map(_broker_of, away - self._away)).items():
+            what = f"{count} queues of {broker} are not in the route any more"
+            self._session.screen.warn(f"{what}; they are read on when they come back")
+        self._away = away
+
+
+def _broker_of(queue: MessageQueue) -> str:
+    return queue.broker_name
 
 
 def _show(row: MessageRow) -> list[View]:
@@ -85,7 +162,7 @@ COMMANDS = (
             BODY,
         ),
         details="Prints messages as they come, until Ctrl-C. Reads without a group, so no position moves. "
-        "Messages of one queue come in order.",
+        "Messages of one queue come in order. A broker that fails is told, and read on when it answers again.",
         examples=("pyspark-rocketmq tail orders --from earliest -n 5 --tags new",),
         is_stream=True,
     ),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import RocketMQError
+from ..asking import fetch_brokers
 from ..command import Command, Parameter
 from ..values import Moment, Trouble, moment, troubles_of
 from ..views import Column, Facts, Note, Table, View, show_time, show_troubles
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
-_PERMISSIONS = ((4, "read"), (2, "write"), (8, "inherit"))
+_PERM_INHERIT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class ListedTopic:
 class TopicList:
     """Topics of the cluster, sorted by name; `troubles` has the brokers that did not tell theirs."""
 
+    is_partial: bool
+    """Whether a broker did not tell its topics: then topics may be missing, and numbers of queues are lower bounds."""
     topics: tuple[ListedTopic, ...]
     hidden: int
     """Number of topics that only `--all` shows."""
@@ -78,6 +81,8 @@ class ShownTopic:
     queues: tuple[QueueRow, ...]
     messages: int
     """Messages in all queues that are known."""
+    unknown_brokers: tuple[str, ...]
+    """Brokers of the topic that did not tell its queues: with any, `messages` is a lower bound."""
     troubles: tuple[Trouble, ...]
 
 
@@ -87,7 +92,7 @@ class ShownTopic:
 def _list(session: Session, all: bool) -> TopicList:
     from ...cluster.survey import answers_of
 
-    brokers = session.cluster.survey.fetch_brokers()
+    brokers = fetch_brokers(session)
     found = session.cluster.survey.fetch_topic_configs(brokers)
     by_topic: dict[str, dict[str, TopicConfig]] = {}
     for name, configs in answers_of(found).items():
@@ -96,7 +101,8 @@ def _list(session: Session, all: bool) -> TopicList:
     own_names = {name for broker in brokers for name in (broker.broker_name, broker.cluster)}
     topics = [_listed(topic, configs, own_names) for topic, configs in sorted(by_topic.items())]
     wanted = [each for each in topics if all or each.kind == "user"]
-    return TopicList(tuple(wanted), len(topics) - len(wanted), troubles_of(found))
+    troubles = troubles_of(found)
+    return TopicList(bool(troubles), tuple(wanted), len(topics) - len(wanted), troubles)
 
 
 def _listed(topic: str, configs: dict[str, TopicConfig], own_names: Iterable[str]) -> ListedTopic:
@@ -125,7 +131,10 @@ def _kind(topic: str, own_names: Iterable[str]) -> str:
 
 
 def _permissions(*perms: int) -> tuple[str, ...]:
-    return tuple(word for bit, word in _PERMISSIONS if any(perm & bit for perm in perms))
+    from ...cluster.routes import PERM_READ, PERM_WRITE
+
+    words = {PERM_READ: "read", PERM_WRITE: "write", _PERM_INHERIT: "inherit"}
+    return tuple(word for bit, word in words.items() if any(perm & bit for perm in perms))
 
 
 def _show_list(found: TopicList) -> list[View]:
@@ -141,7 +150,7 @@ def _show_list(found: TopicList) -> list[View]:
         (
             each.topic,
             each.kind,
-            _queues(each),
+            f"≥ {_queues(each)}" if found.is_partial else _queues(each),
             ", ".join(each.permissions) or "nothing",
             each.message_type or "-",
             ", ".join(each.brokers),
@@ -197,12 +206,14 @@ def _show_topic(session: Session, topic: str) -> ShownTopic:
         tuple(parts),
         tuple(queues),
         sum(each.messages for each in queues),
+        tuple(name for name, each in stats.items() if isinstance(each, RocketMQError)),
         tuple(dict.fromkeys((*troubles_of(configs), *troubles_of(stats)))),
     )
 
 
 def _show_one(topic: ShownTopic) -> list[View]:
-    facts = [("topic", topic.topic), ("kind", topic.kind), ("messages", str(topic.messages))]
+    messages = f"≥ {topic.messages}" if topic.unknown_brokers else str(topic.messages)
+    facts = [("topic", topic.topic), ("kind", topic.kind), ("messages", messages)]
     for part in topic.brokers:
         settings = ", ".join(f"{name}={value}" for name, value in sorted(part.attributes.items()))
         allows = ", ".join(part.permissions) or "nothing"
@@ -237,7 +248,8 @@ COMMANDS = (
         _list,
         _show_list,
         parameters=(Parameter("--all", "also topics of RocketMQ itself, of retries and of dead letters", bool),),
-        details="Each broker has a configuration of its own for a topic; queues are summed over brokers.",
+        details="Each broker has a configuration of its own for a topic; queues are summed over brokers. With ≥ a "
+        "broker did not answer, and may have more.",
         examples=("pyspark-rocketmq topics list", "pyspark-rocketmq topics list --all --json"),
     ),
     Command(

@@ -13,7 +13,7 @@ from ...wire.codes import ResponseCode
 from ...wire.compression import Compression
 from ..option import Option, section
 from ..values import Kind, OptionText, choice, duration, group_name, integer, size, split_list, words
-from ..writer_options import BadRows, QueueSelector
+from ..writer_options import BadRows, QueueChoice
 
 _STATUSES: Mapping[str, ResponseCode] = {
     "SEND_OK": ResponseCode.SUCCESS,
@@ -105,7 +105,8 @@ SEND_RETRIES = Option(
     "2",
     native=True,
     meaning="Further attempts of a send that failed: at another broker first, or at the same queue if the row names it "
-    "or its key selects it. Attempts do not count while brokers throttle or are out of reach. Then the task fails.",
+    "or its key selects it. Attempts do not count while brokers throttle, are out of reach, or send nothing at all. "
+    "Then the task fails.",
 )
 ACCEPTED_STATUSES = Option(
     "acceptSendStatus",
@@ -120,7 +121,7 @@ MAX_IN_FLIGHT = Option(
     "W",
     integer(1, 10_000),
     "64",
-    meaning="Unanswered sends of a task; their bodies have at most 8 MiB. With `ordering=key` also one per queue.",
+    meaning="Unanswered sends of a task, with at most 8 MiB to each broker. With `ordering=key` also one per queue.",
 )
 MAX_MESSAGE_SIZE = Option(
     "maxMessageSize",
@@ -157,7 +158,7 @@ BATCH_ROWS = Option(
 QUEUE_SELECTOR = Option(
     "queueSelector",
     "W",
-    words(QueueSelector),
+    words(QueueChoice),
     "auto",
     meaning="Queue of a row. `auto`: the one that `queueId` and `brokerName` name, else the one that the sharding key "
     "selects as Java's `SelectMessageQueueByHash`, else the queues in turn. `hash` requires a sharding key column, and "

@@ -34,7 +34,7 @@ def signed_lookups_are_served(world: World) -> None:
     messages = world.cluster.messages
 
     assert messages.view(receipt.message_id, queue.topic).body == b"me"
-    assert len(messages.query_by_key(queue.topic, "k")) <= 1
+    assert len(messages.query_by_key(queue.topic, "k").messages) <= 1
     assert len(messages.query_by_unique_key(queue.topic, unique_id)) <= 1
 
 

@@ -16,14 +16,14 @@ def message_is_found_by_key(world: World) -> None:
     world.send(first, b"1", KEYS="a b")
     world.send(second, b"2", KEYS="b")
 
-    until(lambda: len(messages.query_by_key(first.topic, "b")) == 2, "the index has both messages")
+    until(lambda: len(messages.query_by_key(first.topic, "b").messages) == 2, "the index has both messages")
 
-    assert {found.queue: found.record.body for found in messages.query_by_key(first.topic, "b")} == {
+    assert {found.queue: found.record.body for found in messages.query_by_key(first.topic, "b").messages} == {
         first: b"1",
         second: b"2",
     }
-    assert [found.record.body for found in messages.query_by_key(first.topic, "a")] == [b"1"]
-    assert messages.query_by_key(first.topic, "c") == []
+    assert [found.record.body for found in messages.query_by_key(first.topic, "a").messages] == [b"1"]
+    assert messages.query_by_key(first.topic, "c").messages == []
 
 
 def message_is_found_by_unique_id(world: World) -> None:

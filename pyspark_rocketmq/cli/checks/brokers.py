@@ -1,0 +1,226 @@
+"""Check brokers: reach every process, compare clocks, read certificates and settings, and compare retention.
+
+All processes are asked at the same time, each with a deadline. A broker that cannot be reached, or that refuses the
+credentials, is told once, and asked nothing more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...cluster.clocks import broker_time_ms
+from ...cluster.servers import ServerRequest, Servers
+from ...cluster.survey import BrokerProcess
+from ...errors import BrokerError, ConnectError, RocketMQError
+from ...net.deadline import Deadline
+from ...wire.bodies import KVTable
+from ...wire.commands import GetBrokerRuntimeInfoRequestHeader
+from ..diagnosis import diagnose
+from ..values import read_digits
+from .findings import Finding, Level, describe
+from .permissions import explain_refusal
+from .together import map_together
+
+if TYPE_CHECKING:
+    from ...cluster.routes import BrokerEndpoints
+    from ...model import Address
+    from ...net.settings import NetSettings
+    from ..session import Session
+
+__all__ = ["CheckedBrokers", "check_brokers", "check_certificates", "check_settings"]
+
+_DEADLINE_S = 3.0
+_SKEW_S = 5.0
+"""Differences between clocks up to this one are no finding; brokers report their time to the second."""
+_HOUR_S, _DAY_S = 3600, 86_400
+_RENEWAL_DAYS = 30
+"""A certificate that ends earlier than this is a warning."""
+
+
+class CheckedBrokers(NamedTuple):
+    """Findings about brokers, and the brokers that answer, of which more can be asked."""
+
+    findings: list[Finding]
+    answering: list[BrokerEndpoints]
+
+
+class _Asked(NamedTuple):
+    """The figures of one process, or why there are none."""
+
+    process: BrokerProcess
+    info: dict[str, str] | RocketMQError
+    spent_s: float
+    time_ms: float
+    """The time here, in the middle of the request."""
+
+
+def check_brokers(session: Session, brokers: Sequence[BrokerEndpoints]) -> CheckedBrokers:
+    """Ask every process of every broker for its figures."""
+    servers = session.cluster.brokers.servers
+    processes = [
+        BrokerProcess(broker.cluster, broker.broker_name, place.broker_id, place.address)
+        for broker in brokers
+        for place in broker.endpoints
+    ]
+    asked = map_together(lambda process: _ask(session, servers, process), processes)
+    findings = [finding for each in asked for finding in _check_process(session, each)]
+    findings += [_without_master(broker) for broker in brokers if all(place.broker_id for place in broker.endpoints)]
+    masters = {each.process.broker_name for each in asked if not each.process.broker_id and _can_say_more(each.info)}
+    return CheckedBrokers(findings, [each for each in brokers if each.broker_name in masters])
+
+
+def _ask(session: Session, servers: Servers, process: BrokerProcess) -> _Asked:
+    header = GetBrokerRuntimeInfoRequestHeader()
+    request = ServerRequest(process.address, header, b"", process.broker_name, process.broker_id)
+    info: dict[str, str] | RocketMQError
+    began_ms, began = session.now_ms(), time.monotonic()
+    try:
+        info = servers.ask(request, deadline=Deadline.after(_DEADLINE_S)).body(KVTable).table
+    except RocketMQError as error:
+        info = error
+    spent_s = time.monotonic() - began
+    return _Asked(process, info, spent_s, began_ms + 500 * spent_s)
+
+
+def _can_say_more(info: dict[str, str] | RocketMQError) -> bool:
+    if isinstance(info, RocketMQError):
+        refusal = explain_refusal(info, "Get", (), "")
+        return isinstance(info, BrokerError) and not (refusal and refusal.is_of_credentials)
+    return True
+
+
+def _check_process(session: Session, asked: _Asked) -> Iterator[Finding]:
+    process, info = asked.process, asked.info
+    role = f"replica {process.broker_id}" if process.broker_id else "master"
+    place = f"{process.broker_name} ({role}, {process.address})"
+    if isinstance(info, RocketMQError):
+        yield _without_figures(session, process, place, info)
+        return
+    release = info.get("brokerVersionDesc", "of unknown release").removeprefix("V").replace("_", ".")
+    yield Finding(Level.OK, "broker", place, f"{release}, answers in {1000 * asked.spent_s:.0f} ms")
+    yield from _compare_clocks(place, info, asked.time_ms)
+
+
+def _without_figures(session: Session, process: BrokerProcess, place: str, error: RocketMQError) -> Finding:
+    if refusal := explain_refusal(error, "Get", session.name_servers, process.cluster):
+        if refusal.is_of_credentials:
+            why = "the broker refuses every request"
+            return Finding(Level.PROBLEM, "credentials", place, refusal.what, why, refusal.advice)
+        return _unknown_figures(place, refusal.what, refusal.advice)
+    if isinstance(error, BrokerError):
+        return _unknown_figures(place, describe(error), error.advice)
+    why = "its queues cannot be read from here"
+    if isinstance(error, ConnectError):
+        advice = "brokers register the address of their configuration (brokerIP1): set brokerAddressMap if another one "
+        return Finding(Level.PROBLEM, "broker", place, describe(error), why, f"{advice}leads there from here")
+    found = diagnose(process.address, error, session.options.cluster)
+    what = f"{found.what}, and no broker" if found else describe(error)
+    advice = "check which process listens there, and brokerAddressMap" if found else error.advice
+    return Finding(Level.PROBLEM, "broker", place, what, why, advice)
+
+
+def _unknown_figures(place: str, what: str, advice: str) -> Finding:
+    what = f"answers, but does not report its figures: {what}"
+    return Finding(Level.UNKNOWN, "broker", place, what, "its clock is not checked", advice or None)
+
+
+def _without_master(broker: BrokerEndpoints) -> Finding:
+    why = "replicas take no messages and no positions"
+    return Finding(Level.PROBLEM, "broker", broker.broker_name, "the master is away", why, "start the master")
+
+
+def _compare_clocks(place: str, info: Mapping[str, str], now_ms: float) -> Iterator[Finding]:
+    """Yield a finding if a broker's clock differs from the one here."""
+    there_ms = broker_time_ms(info)
+    if there_ms is None:
+        return
+    skew_s = (there_ms - now_ms) / 1000
+    if abs(skew_s) > _SKEW_S:
+        what = f"its clock is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} the one here"
+        why = "starts by time, ages and retention are by the broker's clock"
+        yield Finding(Level.PROBLEM, "clock", place, what, why, "let both follow the same time servers")
+
+
+# --- certificates ----------------------------------------------------------------------------------------------------
+
+
+def check_certificates(session: Session, addresses: Sequence[Address]) -> list[Finding]:
+    """Return when the certificates of servers end; one that is not trusted was told when the server was asked."""
+    net = session.options.cluster.net
+    if net.tls is None:
+        return []
+    if not net.tls.verify_server:
+        why = "an impostor can take the place of a server and read everything"
+        advice = "drop tlsAuthServer=false, and name the CA with tlsTrustCertPath"
+        return [Finding(Level.WARNING, "certificate", "-", "tlsAuthServer=false: no server is checked", why, advice)]
+    now_s = session.now_ms() / 1000
+    ends = map_together(lambda address: _fetch_end(address, net), addresses)
+    return [
+        _check_end(str(address), (end - now_s) / _DAY_S)
+        for address, end in zip(addresses, ends, strict=True)
+        if end is not None
+    ]
+
+
+def _fetch_end(address: Address, net: NetSettings) -> float | None:
+    from ...net.greeting import fetch_certificate_end
+
+    try:
+        return fetch_certificate_end(address, replace(net, connect_timeout_s=min(_DEADLINE_S, net.connect_timeout_s)))
+    except RocketMQError:
+        return None
+
+
+def _check_end(place: str, days: float) -> Finding:
+    what = f"is trusted, names the host, and is valid for {days:.0f} days"
+    if days >= _RENEWAL_DAYS:
+        return Finding(Level.OK, "certificate", place, what)
+    why = "clients refuse the server after that"
+    return Finding(Level.WARNING, "certificate", place, what, why, "renew the server's certificate")
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+def check_settings(session: Session, brokers: Iterable[BrokerEndpoints], recovery_s: float | None) -> Iterator[Finding]:
+    """Yield what the settings of brokers harm, and how long they keep messages."""
+    clusters = {each.broker_name: each for each in brokers}
+    surveyed = session.cluster.survey.fetch_broker_configs(clusters.values(), Deadline.after(_DEADLINE_S))
+    for name, found in surveyed.items():
+        if isinstance(found, RocketMQError):
+            refusal = explain_refusal(found, "Get", session.name_servers, clusters[name].cluster)
+            what, advice = (refusal.what, refusal.advice) if refusal else (describe(found), found.advice)
+            yield Finding(Level.UNKNOWN, "settings", name, what, "retention and others are not checked", advice or None)
+            continue
+        yield from _check_broker_settings(name, found)
+        yield from _check_retention(name, found.get("fileReservedTime", ""), recovery_s)
+
+
+def _check_broker_settings(name: str, settings: Mapping[str, str]) -> Iterator[Finding]:
+    if settings.get("autoCreateTopicEnable") == "true":
+        what, why = "autoCreateTopicEnable=true", "a misspelt topic is created, with few queues, instead of refused"
+        yield Finding(Level.WARNING, "settings", name, what, why, "set it to false, and create topics on purpose")
+    if settings.get("transientStorePoolEnable") == "true":
+        what, why = "transientStorePoolEnable=true", "messages that were acknowledged are lost if the process is killed"
+        yield Finding(Level.WARNING, "settings", name, what, why, "set it to false unless that is acceptable")
+    permission = settings.get("brokerPermission", "6")
+    if permission != "6":
+        what = {"4": "takes no messages", "2": "serves no reads"}.get(permission, "allows neither reads nor writes")
+        what, why = f"brokerPermission={permission}: the broker {what}", "its queues are missing on one side"
+        yield Finding(Level.WARNING, "settings", name, what, why, "set it to 6 if that is not on purpose")
+
+
+def _check_retention(name: str, hours: str, recovery_s: float | None) -> Iterator[Finding]:
+    kept = read_digits(hours)
+    if kept is None:
+        return
+    what = f"messages are kept for {kept} h"
+    if recovery_s is None or recovery_s < kept * _HOUR_S:
+        yield Finding(Level.OK, "retention", name, what)
+        return
+    what = f"{what}, but recovery may take {recovery_s / _HOUR_S:.1f} h"
+    why = "a query that is down for so long loses messages"
+    yield Finding(Level.PROBLEM, "retention", name, what, why, "raise fileReservedTime, and the disks")

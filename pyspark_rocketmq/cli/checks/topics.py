@@ -1,0 +1,125 @@
+"""Check topics and a group: routes, whether messages may be read, and whether the group's positions may be asked."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ...broker_errors import PullNotFound, PullOffsetMoved, PullRetryImmediately
+from ...cluster.broker import to_queue
+from ...cluster.names import READER_GROUP
+from ...errors import RocketMQError, TopicNotFound, TransportError
+from ...net.deadline import Deadline
+from .findings import Finding, Level, describe
+from .permissions import Refusal, explain_refusal
+
+if TYPE_CHECKING:
+    from ...cluster.routes import BrokerEndpoints, Route
+    from ...model import MessageQueue
+    from ..session import Session
+
+__all__ = ["check_group", "check_topic"]
+
+_DEADLINE_S = 3.0
+_HARMLESS = (PullNotFound, PullRetryImmediately, PullOffsetMoved)
+
+
+def check_topic(
+    session: Session, topic: str, group: str | None, brokers: Sequence[BrokerEndpoints], away: Iterable[str]
+) -> Iterator[Finding]:
+    """Yield whether a topic exists and may be read, and a group's positions in it; brokers in `away` are not asked."""
+    try:
+        route = session.cluster.routes.route(topic, Deadline.after(_DEADLINE_S))
+    except RocketMQError as error:
+        advice = _create_line(session, topic, brokers) if isinstance(error, TopicNotFound) else error.advice
+        yield Finding(Level.PROBLEM, "topic", topic, describe(error), "nothing can be read or written", advice)
+        return
+    if not route.readable:
+        what, why = "no queue may be read", "a query of this topic fails"
+        yield Finding(Level.PROBLEM, "topic", topic, what, why, "give it read queues, and permission 4 or 6")
+        return
+    what = f"{len(route.readable)} queues to read, {len(route.writable)} to write, at {len(route.brokers)} brokers"
+    yield Finding(Level.OK, "topic", topic, what)
+    queues = _first_queues(route, set(away))
+    yield from _check_reading(session, route, queues)
+    if group is not None and queues:
+        yield from _check_position(session, route, queues[0], group)
+
+
+def _create_line(session: Session, topic: str, brokers: Sequence[BrokerEndpoints]) -> str:
+    cluster = brokers[0].cluster if brokers else "CLUSTER"
+    words = ["mqadmin", "updateTopic", "-n", ";".join(session.name_servers), "-c", cluster, "-t", topic]
+    return f"check the name, or create it: {shlex.join(words)} -r 8 -w 8"
+
+
+def _first_queues(route: Route, away: set[str]) -> list[MessageQueue]:
+    """Return the first queue of each broker that is not away."""
+    first = {queue.broker_name: queue for queue in reversed(route.readable)}
+    return [first[name] for name in sorted(first) if name not in away]
+
+
+def _check_reading(session: Session, route: Route, queues: Sequence[MessageQueue]) -> Iterator[Finding]:
+    """Yield a finding for each broker at which messages of a topic cannot be read: one pull at each tries it.
+
+    The pulls go under the group for readers without one: under the group's own name they could create it, or take an
+    administrator's reset away from it.
+    """
+    from ...pull.remoting import pull_header
+    from ...pull.settings import Subscription
+
+    pulls = {queue: to_queue(queue, pull_header(queue, READER_GROUP, Subscription(), 0, 1)) for queue in queues}
+    for queue, result in session.cluster.brokers.try_all(pulls, deadline=Deadline.after(_DEADLINE_S)).items():
+        if isinstance(result, RocketMQError) and not isinstance(result, _HARMLESS):
+            place, why = f"{queue.topic} at {queue.broker_name}", "messages cannot be read"
+            yield _fail(session, route, queue, Finding(Level.PROBLEM, "reading", place, "", why), result)
+
+
+def _check_position(session: Session, route: Route, queue: MessageQueue, group: str) -> Iterator[Finding]:
+    try:
+        session.cluster.offsets.fetch_committed(group, [queue], deadline=Deadline.after(_DEADLINE_S))
+    except RocketMQError as error:
+        place, why = f"{group} in {queue.topic}", "a query cannot begin at the group's positions"
+        yield _fail(session, route, queue, Finding(Level.PROBLEM, "position", place, "", why), error)
+
+
+def _fail(session: Session, route: Route, queue: MessageQueue, finding: Finding, error: RocketMQError) -> Finding:
+    """Return the finding with what the error says; a broker that gives no answer makes it unknown."""
+    cluster = route.brokers[queue.broker_name].cluster if queue.broker_name in route.brokers else "CLUSTER"
+    if refusal := explain_refusal(error, "Sub", session.name_servers, cluster):
+        return _refuse(finding, refusal)
+    level = Level.UNKNOWN if isinstance(error, TransportError) else finding.level
+    return Finding(level, finding.check, finding.place, describe(error), finding.why, error.advice or None)
+
+
+def _refuse(finding: Finding, refusal: Refusal) -> Finding:
+    """Return the finding about a refusal; only commands read under the group for readers, queries do not."""
+    if refusal.resource == f"group:{READER_GROUP}":
+        why = "peek, tail, find, and the ages in lag, read under this group"
+        return Finding(Level.WARNING, finding.check, finding.place, refusal.what, why, refusal.advice)
+    return Finding(finding.level, finding.check, finding.place, refusal.what, finding.why, refusal.advice)
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
+def check_group(session: Session, brokers: Sequence[BrokerEndpoints], group: str) -> Iterator[Finding]:
+    """Yield whether each broker knows a group, and lets it consume."""
+    clusters = {each.broker_name: each.cluster for each in brokers}
+    surveyed = session.cluster.survey.fetch_group_configs(brokers, Deadline.after(_DEADLINE_S))
+    for name, configs in surveyed.items():
+        place = f"{group} at {name}"
+        words = ["mqadmin", "updateSubGroup", "-n", ";".join(session.name_servers), "-c", clusters[name], "-g", group]
+        line = shlex.join(words)
+        if isinstance(configs, RocketMQError):
+            refusal = explain_refusal(configs, "Get", session.name_servers, clusters[name])
+            what, advice = (refusal.what, refusal.advice) if refusal else (describe(configs), configs.advice)
+            yield Finding(Level.UNKNOWN, "group", place, what, "whether it may consume is not checked", advice or None)
+        elif group not in configs:
+            what, why = "the broker has no such group", "brokers since 5.3 refuse its commits"
+            yield Finding(Level.WARNING, "group", place, what, why, line)
+        elif not configs[group].consume_enable:
+            what, why = "consumeEnable=false", "the broker refuses its reads"
+            yield Finding(Level.PROBLEM, "group", place, what, why, f"{line} -s true")
+        else:
+            yield Finding(Level.OK, "group", place, "may consume")
