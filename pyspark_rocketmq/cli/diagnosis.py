@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..broker_errors import RequestCodeNotSupported
-from ..errors import ConnectError, ProtocolError, RocketMQError, TransportError
+from ..errors import ConnectError, OptionError, ProtocolError, RocketMQError, TransportError
 from .exits import Exit, WrongServer, exit_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ def explain(error: RocketMQError, session: Session) -> RocketMQError:
     is_unreachable = exit_of(error) is Exit.UNREACHABLE
     if not (is_unreachable or isinstance(error, RequestCodeNotSupported)):
         return error
-    settings = session.options.cluster
+    try:
+        settings = session.options.cluster
+    except OptionError:  # The command has a cluster of its own.
+        return error
     address = next((each for each in settings.name_servers if str(each) == error.where.get("address")), None)
     if address is not None and (found := diagnose(address, error, settings)):
         return WrongServer(found.what, advice=found.advice, **error.where)
