@@ -133,7 +133,7 @@ def test_a_run_in_a_pipe_adds_up(run_command: RunCommand, tmp_path: Path) -> Non
     directory.mkdir()
     ran = subprocess.run(
         [*DEMO, "--seconds", "2", "--json"],
-        cwd=ROOT, env=demo_environment(directory), capture_output=True, text=True, timeout=SECONDS * 3, check=False,
+        cwd=ROOT, env=demo_environment(directory), capture_output=True, text=True, timeout=SECONDS * 6, check=False,
     )  # fmt: skip
     states = [json.loads(line) for line in ran.stdout.splitlines()]
 
