@@ -59,7 +59,7 @@ RunOnTerminal = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def run_on_terminal(run_command: RunCommand, cli_stub: StubCluster) -> RunOnTerminal:
+def run_on_terminal(run_command: RunCommand, stub_for: Callable[[str], StubCluster]) -> RunOnTerminal:
     """A function that runs a command in this process on a terminal of some width; it returns code and text.
 
     `run_command` has cleared the user's settings.
@@ -70,7 +70,12 @@ def run_on_terminal(run_command: RunCommand, cli_stub: StubCluster) -> RunOnTerm
         parts: list[str] = []
         reader = threading.Thread(target=lambda: parts.append(_read_all(ours)))
         reader.start()
-        settings = {"NAMESRV_ADDR": cli_stub.name_server, "TERM": "xterm-256color", "COLUMNS": str(columns), **env}
+        settings = {
+            "NAMESRV_ADDR": stub_for(words[0]).name_server,
+            "TERM": "xterm-256color",
+            "COLUMNS": str(columns),
+            **env,
+        }
         with pytest.MonkeyPatch.context() as patch, open(theirs, "w", encoding="utf-8") as stream:
             for name, value in settings.items():
                 patch.setenv(name, value)
@@ -119,7 +124,7 @@ def test_each_example_is_plain_in_a_pipe(on_stub: RunCommand, name: str, line: s
 @pytest.mark.parametrize(("name", "line"), EXAMPLES)
 def test_each_example_ends_silently_when_nobody_reads(
     on_stub: RunCommand,
-    cli_stub: StubCluster,
+    stub_for: Callable[[str], StubCluster],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     name: str,
@@ -127,7 +132,7 @@ def test_each_example_ends_silently_when_nobody_reads(
     form: str,
 ) -> None:
     """If the reader of its output goes away, each command ends silently with exit code 141."""
-    monkeypatch.setenv("NAMESRV_ADDR", cli_stub.name_server)
+    monkeypatch.setenv("NAMESRV_ADDR", stub_for(name.split()[0]).name_server)
     capsys.readouterr()
 
     assert (run_unread(monkeypatch, *words_of(line + form)), capsys.readouterr().err) == (Exit.OUTPUT_CLOSED, "")

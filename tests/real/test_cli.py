@@ -266,7 +266,7 @@ def test_the_demo_leaves_nothing_behind(shell: Shell, real_cluster: RealCluster)
     """On a real cluster the demo reads every order that it sends, and removes its topics at the end."""
     words = ["demo", "--seconds", "3", "--name-server", real_cluster.name_server, "--json"]
     ran = subprocess.run(
-        [sys.executable, "-m", "pyspark_rocketmq", *words], capture_output=True, text=True, timeout=180, check=False
+        [sys.executable, "-m", "pyspark_rocketmq", *words], capture_output=True, text=True, timeout=360, check=False
     )
     last = json.loads(ran.stdout.splitlines()[-1])
 
