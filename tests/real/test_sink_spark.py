@@ -95,7 +95,8 @@ def test_kills(spark: SparkSession, real_cluster: RealCluster, tmp_path: Path, s
 @pytest.mark.slow
 def test_a_failed_task_keeps_the_order(real_cluster: RealCluster, tmp_path: Path) -> None:
     """If a task fails in the middle, because a broker stands still, rows of a key are in order all the same."""
-    schedule = Schedule(-13, LOCAL, SHAPES["keys"], (Kill("frozen", "some", 1),))
+    shape = replace(SHAPES["keys"], options={"ordering": "key", "retryTimesWhenSendFailed": "0"})
+    schedule = Schedule(-13, LOCAL, shape, (Kill("frozen", "some", 1),))
     run_on(real_cluster, tmp_path, schedule)
     assert "SINK_WRITE" in (tmp_path / "run-0.log").read_text()
 

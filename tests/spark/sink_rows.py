@@ -227,6 +227,7 @@ def read_topic(world: World, topic: str, shape: Shape) -> Iterator[Arrived]:
     ends = world.cluster.offsets.fetch_max(queues)
     for block in read_all(world.cluster, [QueueRange(queue, 0, ends[queue]) for queue in queues]):
         for record in decode_records(block.data):
+            assert "UNIQ_KEY" in record.properties, f"a message without an id: {record}"
             row = record.unpacked_body().decode().removesuffix("." * shape.padding)
             yield Arrived(block.wanted.queue, record.queue_offset, record.properties["UNIQ_KEY"], row)
 
