@@ -51,7 +51,7 @@ DOWN_S = 1.0
 LATE_S = 2 * SEND_S
 """A standstill in which the first attempt of a send gets no reply in time."""
 FROZEN_S = 4.5 * SEND_S
-"""A standstill in which all three attempts of a send get none, so that its task fails."""
+"""A standstill in which three attempts of a send get none; they do not count as failed ones."""
 QUICK_GIVE_UP = {
     "spark.executor.heartbeatInterval": "1s",
     "spark.network.timeout": "8s",
