@@ -54,13 +54,11 @@ class Terminal(io.StringIO):
 
 
 class FixedSession(Session):
-    """A session at the time of the pictures, except for checks of clocks."""
-
-    is_fixed = True
+    """A session at the time of the pictures."""
 
     def now_ms(self) -> int:
-        """Return the time of the pictures, or the real one."""
-        return NOW_MS if self.is_fixed else super().now_ms()
+        """Return the time of the pictures."""
+        return NOW_MS
 
 
 def seed(stub: StubCluster) -> None:
@@ -81,7 +79,6 @@ def show_command(stub: StubCluster, line: str, columns: int) -> list[str]:
     assert invocation
     screen = make_screen(columns)
     session = FixedSession(Wanted(name_server=stub.name_server), screen)
-    session.is_fixed = invocation.command.name != "doctor"
     result = fix(invocation.command.run(session, **invocation.values), stub.name_server)
     screen.show(invocation.command.show(result))
     return written(screen)
@@ -142,7 +139,8 @@ def show_demo(columns: int) -> list[str]:
 
 def pictures() -> Iterator[tuple[str, list[str], int]]:
     """Yield name, lines and width of each picture."""
-    with StubCluster(2, topics={"orders": 2}) as stub:
+    with StubCluster(2, topics={"orders": 2}, frozen_clock=True) as stub:
+        stub.faults.clock_jump(NOW_MS - stub.clock.now_ms())
         seed(stub)
         for name, line in COMMANDS.items():
             for columns in WIDTHS:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..broker_errors import RequestCodeNotSupported
-from ..errors import ConnectError, ProtocolError, RocketMQError, TransportError
+from ..errors import ConnectError, OptionError, ProtocolError, RocketMQError, TransportError
 from .exits import Exit, WrongServer, exit_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Diagnosis", "diagnose", "explain"]
 
 _USUAL = "give the name server: its usual port is 9876"
-_DOCTOR = "pyspark-rocketmq doctor finds out more"
+_PROGRAM = "pyspark-rocketmq"
+_DOCTOR = f"{_PROGRAM} doctor finds out more"
 _DEADLINE_S = 3.0
 
 
@@ -35,16 +36,19 @@ class Diagnosis(NamedTuple):
 def explain(error: RocketMQError, session: Session) -> RocketMQError:
     """Return an error about what stands at the address of a name server, or else the error with a hint to doctor.
 
-    An error that says nothing about reaching servers is returned as it is.
+    An error that says nothing about reaching servers, or that names another command, is returned as it is.
     """
     is_unreachable = exit_of(error) is Exit.UNREACHABLE
     if not (is_unreachable or isinstance(error, RequestCodeNotSupported)):
         return error
-    settings = session.options.cluster
+    try:
+        settings = session.options.cluster
+    except OptionError:  # A command that finds its cluster by itself.
+        return error
     address = next((each for each in settings.name_servers if str(each) == error.where.get("address")), None)
     if address is not None and (found := diagnose(address, error, settings)):
         return WrongServer(found.what, advice=found.advice, **error.where)
-    if is_unreachable:
+    if is_unreachable and _PROGRAM not in error.advice:
         error.advice = "; ".join(filter(None, (error.advice, _DOCTOR)))
     return error
 

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,8 @@ __all__ = ["main"]
 
 _NEEDED = ("click", "rich")
 _MOST_WARNINGS = 1000
+_REPORTED = "pyspark_rocketmq.client."
+"""The room whose retries are not told: commands that use it tell the outcome of each message themselves."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -209,11 +211,12 @@ class _Warnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Show a warning unless the same was shown before."""
         text = record.getMessage()
-        if text not in self._shown:
+        if text not in self._shown and not record.name.startswith(_REPORTED):
             if len(self._shown) == _MOST_WARNINGS:
                 self._shown.clear()
             self._shown.add(text)
-            self._screen.warn(text)
+            with suppress(OSError):  # The thread that logs is not the one to notice a closed stderr.
+                self._screen.warn(text)
 
 
 def _discard_if_closed(stream: Any) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["Moment", "Trouble", "moment", "read_digits", "trouble", "troubles_of"]
+__all__ = ["Moment", "Trouble", "moment", "trouble", "troubles_of"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MOST_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +30,6 @@ def moment(time_ms: int) -> Moment:
     except OverflowError:
         return Moment(time_ms, None)
     return Moment(time_ms, then.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
-
-
-def read_digits(text: str) -> int | None:
-    """Return the number that a server's text is; None for any other text, or too many digits."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,14 +128,15 @@ def refusing_address() -> Iterator[str]:
 
 
 @pytest.fixture
-def on_stub(run_command: RunCommand, cli_stub: StubCluster, changed_stub: StubCluster) -> RunCommand:
-    """A function that runs a command on `cli_stub`, or on `changed_stub` if it changes the cluster."""
+def stub_for(cli_stub: StubCluster, changed_stub: StubCluster) -> Callable[[str], StubCluster]:
+    """A function that gets the first word of a command, and returns the stub on which its examples run."""
+    return lambda word: changed_stub if word in CHANGING else cli_stub
 
-    def run(*words: str) -> Ran:
-        stub = changed_stub if words[0] in CHANGING else cli_stub
-        return run_command(*words, name_server=stub.name_server)
 
-    return run
+@pytest.fixture
+def on_stub(run_command: RunCommand, stub_for: Callable[[str], StubCluster]) -> RunCommand:
+    """A function that runs a command on the stub for it."""
+    return lambda *words: run_command(*words, name_server=stub_for(words[0]).name_server)
 
 
 def environment(stub: StubCluster, **more: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ from pyspark_rocketmq.cli.commands.stub import PARAMETERS
 from pyspark_rocketmq.cli.exits import MEANINGS, Exit
 from pyspark_rocketmq.cli.table import SUMMARIES, find_command
 from tests.cli.fixtures import TOPIC, RunCommand, seed
+from tests.net.test_greeting import http_server, reset, tls_server
 
 ENDLESS = {"demo", "stub"}
 """Commands that run until they are ended; they have tests of their own."""
@@ -204,6 +205,19 @@ def test_the_port_of_grpc_is_recognised(run_command: RunCommand, cli_stub: StubC
     assert (ran.code, ran.out) == (Exit.UNREACHABLE, "")
     assert (ran.error["code"], ran.error["exit"]) == ("WRONG_SERVER", 5)
     assert "gRPC" in ran.error["what"] and "not 8081" in ran.error["advice"]
+
+
+def test_http_and_tls_are_recognised(run_command: RunCommand) -> None:
+    """At the port of an HTTP server, and at one for TLS, a command says what speaks there and what to set."""
+    timeout = ("-o", "mqClientApiTimeout=300")
+    with http_server() as address:
+        http = run_command("routes", "orders", *timeout, name_server=str(address))
+    with tls_server(reset) as address:
+        tls = run_command("routes", "orders", *timeout, name_server=str(address))
+
+    assert (http.code, tls.code) == (Exit.UNREACHABLE, Exit.UNREACHABLE)
+    assert http.err.startswith("[WRONG_SERVER] this is an HTTP server")
+    assert tls.err.startswith("[WRONG_SERVER] the server speaks TLS") and "useTLS=true" in tls.err
 
 
 def test_a_server_that_is_not_recognised_leads_to_doctor(run_command: RunCommand, refusing_address: str) -> None:

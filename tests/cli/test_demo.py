@@ -133,7 +133,7 @@ def test_a_run_in_a_pipe_adds_up(run_command: RunCommand, tmp_path: Path) -> Non
     directory.mkdir()
     ran = subprocess.run(
         [*DEMO, "--seconds", "2", "--json"],
-        cwd=ROOT, env=demo_environment(directory), capture_output=True, text=True, timeout=SECONDS * 3, check=False,
+        cwd=ROOT, env=demo_environment(directory), capture_output=True, text=True, timeout=SECONDS * 6, check=False,
     )  # fmt: skip
     states = [json.loads(line) for line in ran.stdout.splitlines()]
 
@@ -198,7 +198,7 @@ def shown(tmp_path: Path) -> Iterator[Shown]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("moment", ["Spark is starting", "batch 0"])
+@pytest.mark.parametrize("moment", ["Spark is starting", pytest.param("batch 0", marks=pytest.mark.slow)])
 def test_an_interruption_is_one_line_and_leaves_nothing(shown: Shown, tmp_path: Path, moment: str) -> None:
     """Ctrl-C ends the demo at any time: the table stays, one line follows, and no process and no file is left."""
     shown.wait_for(moment)

@@ -13,7 +13,7 @@ from broker_stub import StubCluster
 from broker_stub.faults import NAME_SERVER
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.lag.figures import Figure
-from pyspark_rocketmq.monitor import LagListener, QueryReport
+from pyspark_rocketmq.monitor import Activity, LagListener, QueryReport
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.monitor.events import TOPIC, queue_of, run_event, tell
 from tests.source.driving import wait_for
@@ -58,8 +58,9 @@ def monitor_threads() -> int:
 
 def test_the_callback_gets_the_lag_of_each_queue(stub: StubCluster, listen: Listen) -> None:
     """A report has the lag after the last batch that Spark told, and the batches of the run."""
+    minute_ago_ms = stub.clock.now_ms() - 60_000
     for _ in range(5):
-        stub.put(TOPIC, b"x", queue_id=1, broker="broker-b")
+        stub.put(TOPIC, b"x", queue_id=1, broker="broker-b", store_timestamp=minute_ago_ms)
     got: list[QueryReport] = []
     listener = listen(got.append, interval_s=NEVER_S)
 
@@ -72,6 +73,7 @@ def test_the_callback_gets_the_lag_of_each_queue(stub: StubCluster, listen: List
         ("broker-a", Figure(0)),
         ("broker-b", Figure(3)),
     ]
+    assert 60 <= (report.lag.total.seconds.value or 0) < 120
     assert (report.activity.batches, report.activity.rows, report.activity.last_seconds) == (1, 2, 1.5)
     assert listener.reports() == (report,)
 
@@ -197,12 +199,34 @@ def test_an_event_that_cannot_be_used_leaves_no_old_report(listen: Listen, caplo
     tell(listener, {queue_of(0): 0})
     report_of(listener)
 
-    tell(listener, {}, text="no JSON")
-    wait_for(lambda: listener.reports() == (), "the old report is gone")
-    tell(listener, {queue_of(0): 0})
+    with caplog.at_level(logging.INFO, "pyspark_rocketmq.monitor"):
+        tell(listener, {}, text="no JSON")
+        wait_for(lambda: listener.reports() == (), "the old report is gone")
+        tell(listener, {queue_of(0): 0})
+        wait_for(lambda: len(caplog.records) == 2, "the end of the trouble is logged")
 
     assert report_of(listener).activity.batches == 3
-    assert "its progress event cannot be used" in caplog.text
+    begun, over = [record.getMessage() for record in caplog.records if "cannot be used" in record.getMessage()]
+    assert "JSONDecodeError" in begun and over.startswith("query archive: no longer:")
+
+
+def test_an_idle_query_is_alive(listen: Listen) -> None:
+    """An idle query, and a trigger without a batch, are signs of life and no batches."""
+    listener = listen()
+    tell(listener, {queue_of(0): 0}, rows=3)
+    last = report_of(listener).activity
+
+    def await_life(after_s: float) -> Activity:
+        wait_for(lambda: report_of(listener).activity.seen_at_s > after_s, "a sign of life")
+        return report_of(listener).activity
+
+    listener.onQueryIdle(run_event())
+    idle = await_life(last.seen_at_s)
+    tell(listener, {queue_of(0): 0}, durations={"triggerExecution": 5})
+    without_batch = await_life(idle.seen_at_s)
+
+    for each in (idle, without_batch):
+        assert (each.batches, each.rows, each.last_rows) == (1, 3, 3)
 
 
 def test_other_queries_are_not_reported(listen: Listen) -> None:

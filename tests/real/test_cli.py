@@ -28,11 +28,12 @@ from pyspark_rocketmq.model import MessageQueue, retry_topic
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from tests.cli.fixtures import Ran, RunCommand
 from tests.flows.world import World, now_ms, until
-from tests.real.servers import ACCESS_KEY, CLUSTER_NAME, SECRET_KEY, RealCluster
+from tests.real.servers import ACCESS_KEY, CLUSTER_NAME, PKI, SECRET_KEY, RealCluster
 from tests.real.worlds import real_world
 
 pytestmark = pytest.mark.real
 
+TLS = ("useTLS=true", f"tlsTrustCertPath={PKI / 'ca.pem'}", "connectTimeoutMillis=10s")
 PATIENT = ("-o", "connectTimeoutMillis=10s", "-o", "mqClientApiTimeout=10s")
 
 
@@ -265,7 +266,7 @@ def test_the_demo_leaves_nothing_behind(shell: Shell, real_cluster: RealCluster)
     """On a real cluster the demo reads every order that it sends, and removes its topics at the end."""
     words = ["demo", "--seconds", "3", "--name-server", real_cluster.name_server, "--json"]
     ran = subprocess.run(
-        [sys.executable, "-m", "pyspark_rocketmq", *words], capture_output=True, text=True, timeout=180, check=False
+        [sys.executable, "-m", "pyspark_rocketmq", *words], capture_output=True, text=True, timeout=360, check=False
     )
     last = json.loads(ran.stdout.splitlines()[-1])
 
@@ -355,6 +356,27 @@ def test_wrong_keys_are_not_permitted(run_command: RunCommand, real_acl: RealClu
     assert allowed.code == Exit.DONE and "TBW102" in allowed.out
     assert refused.code == Exit.NOT_PERMITTED
     assert "wrong-secret" not in refused.err + refused.out and SECRET_KEY not in allowed.err + allowed.out
+
+
+def test_servers_of_another_kind_are_recognised(
+    run_command: RunCommand, real_cluster: RealCluster, real_tls: RealCluster
+) -> None:
+    """`doctor` tells a broker's port from a name server's, and servers with TLS; these are content with their CA."""
+
+    def found(address: str, *options: str) -> Any:
+        words = [word for option in options for word in ("-o", option)]
+        return run_command("doctor", "--json", *words, name_server=address).document
+
+    [broker] = found(str(real_cluster.broker.address))["findings"]
+    [plain] = found(real_tls.name_server)["findings"]
+    until(lambda: found(real_tls.name_server, *TLS)["problems"] == 0, "the broker with TLS reports figures")
+    trusted = [each["what"] for each in found(real_tls.name_server, *TLS)["findings"] if each["check"] == "certificate"]
+    stranger = found(real_tls.name_server, "useTLS=true")["findings"][0]
+
+    assert broker["what"] == "this is a broker, not a name server"
+    assert plain["what"] == "the server speaks TLS" and "useTLS=true" in plain["advice"]
+    assert len(trusted) == 2 and all("is trusted" in each for each in trusted)
+    assert "certificate was refused" in stranger["what"] and "tlsTrustCertPath" in stranger["advice"]
 
 
 def test_the_line_of_doctor_grants_what_lacks(run_command: RunCommand, real_acl: RealCluster) -> None:

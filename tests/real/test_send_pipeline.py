@@ -265,3 +265,30 @@ def test_a_busy_broker_gets_every_row_once(real_cluster: RealCluster) -> None:
 
     assert check(world, sent, rows) == 0
     assert sent.statistics.pauses > 0
+
+
+@pytest.mark.slow
+def test_a_torn_message_is_served_without_its_properties(real_cluster: RealCluster) -> None:
+    """A broker that was killed before it had written a message's properties serves the message without them."""
+    world, broker = real_world(real_cluster), real_cluster.broker
+    queue = world.make_queue()
+    for body in (b"whole", b"torn"):
+        world.send(queue, body, UNIQ_KEY="A" * 32, colour="red")
+    broker.kill()
+    tear_last(broker, b"UNIQ_KEY", after=b"torn")
+    broker.start()
+
+    whole, torn = world.await_messages(queue, 2)
+    assert (whole.body, torn.body) == (b"whole", b"torn")
+    assert whole.properties["colour"] == "red"
+    assert not {"UNIQ_KEY", "colour"} & torn.properties.keys()
+
+
+def tear_last(broker: Broker, start: bytes, *, after: bytes) -> None:
+    """Overwrite the end of the last message of a stopped broker with zeros, as if it had been killed in the write."""
+    files = {path: path.read_bytes() for path in (broker.home / "store" / "commitlog").iterdir()}
+    path, data = max((path, data) for path, data in files.items() if after in data)
+    at = data.index(start, data.rindex(after))
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes(len(data[at:].rstrip(b"\0"))))

@@ -31,17 +31,19 @@ if TYPE_CHECKING:
 
 TASK_POINTS = ("before", "some", "all")
 DRIVER_POINTS = ("commit", "committed")
-ROWS_AT_ONCE = 20
-"""Rows of a record batch; a task gets several."""
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM that does not live long."""
 WAIT_S = 100.0
+NAP_LINES, NAP_S = 50, 2.5
+"""A slow source sleeps at every 50th line of a file, for longer than a send waits for its reply."""
 
 
 class Kill(NamedTuple):
     """A process to kill, at a point of a batch.
 
     The driver, the `committer` (the process in which the writer's `commit` runs), the Python `worker` of a task, the
-    `executor` JVM; or what the test does to the broker: `broker`, `replies`, `busy`; or `stopped`, an executor and its
-    worker that stand still until Spark has given them up.
+    `executor` JVM; or what the test does to the servers: `broker`, `names`, `frozen`, `replies`, `busy`; or `stopped`,
+    an executor and its worker that stand still until Spark has given them up.
     """
 
     victim: str
@@ -67,6 +69,10 @@ class Job:
     expressions: list[str] = field(default_factory=lambda: ["value AS body"])
     partitions: int | None = None
     """The number of partitions into which rows are shuffled; None: they stay as they were read."""
+    partition_by: str | None = None
+    """The expression by which they are shuffled; None: evenly."""
+    rows_at_once: int = 20
+    """Rows of a record batch; a task gets several."""
     conf: dict[str, str] = field(default_factory=dict)
     kills: tuple[Kill, ...] = ()
 
@@ -174,22 +180,32 @@ class KillingSource(RocketMQDataSource):
         return KillingWriter(super().streamWriter(schema, overwrite), job)
 
 
+def slowly(text: str) -> str:
+    """Return the text of a row; for some rows, sleep before that."""
+    if int(text.split()[1]) % NAP_LINES == NAP_LINES - 1:
+        time.sleep(NAP_S)
+    return text
+
+
 def main(job: Job) -> None:
     """Run the query until all rows are written, or until a kill ends it."""
     from pyspark.sql import SparkSession
+    from pyspark.sql.functions import expr
 
     builder = SparkSession.builder.master(job.master).config("spark.ui.enabled", False)
-    builder = builder.config("spark.driver.extraJavaOptions", LOG_OPTION).config(
+    builder = builder.config("spark.driver.extraJavaOptions", f"{LOG_OPTION} {QUICK_START}").config(
         map=dict[str, bool | float | int | str | None](job.conf)
     )
-    builder = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", ROWS_AT_ONCE)
+    for name in ("arrow.maxRecordsPerBatch", "python.udf.maxRecordsPerBatch"):
+        builder = builder.config(f"spark.sql.execution.{name}", job.rows_at_once)
     spark = builder.config("spark.sql.shuffle.partitions", job.partitions or 1).getOrCreate()
     jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
     Path(job.marks, "driver").write_text(json.dumps([jvm, os.getpid()]))
     spark.dataSource.register(KillingSource)
+    spark.udf.register("slowly", slowly)
     rows: DataFrame = spark.readStream.option("maxFilesPerTrigger", 2).text(job.source)
     if job.partitions:
-        rows = rows.repartition(job.partitions)
+        rows = rows.repartition(job.partitions, *([expr(job.partition_by)] if job.partition_by else []))
     writer = rows.selectExpr(*job.expressions).writeStream.format("rocketmq").options(**job.options)
     query = writer.option("checkpointLocation", job.checkpoint).trigger(availableNow=True).start()
     query.awaitTermination()

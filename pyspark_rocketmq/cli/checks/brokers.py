@@ -6,20 +6,18 @@ credentials, is told once, and asked nothing more.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...cluster.clocks import broker_time_ms
+from ...cluster.clocks import skew_ms
 from ...cluster.servers import ServerRequest, Servers
-from ...cluster.survey import BrokerProcess
+from ...cluster.survey import BrokerProcess, number_in
 from ...errors import BrokerError, ConnectError, RocketMQError
 from ...net.deadline import Deadline
 from ...wire.bodies import KVTable
 from ...wire.commands import GetBrokerRuntimeInfoRequestHeader
 from ..diagnosis import diagnose
-from ..values import read_digits
 from .findings import Finding, Level, describe
 from .permissions import explain_refusal
 from .together import map_together
@@ -52,9 +50,9 @@ class _Asked(NamedTuple):
 
     process: BrokerProcess
     info: dict[str, str] | RocketMQError
-    spent_s: float
-    time_ms: float
-    """The time here, in the middle of the request."""
+    asked_ms: int
+    answered_ms: int
+    """The times here before the request and after the response."""
 
 
 def check_brokers(session: Session, brokers: Sequence[BrokerEndpoints]) -> CheckedBrokers:
@@ -76,13 +74,12 @@ def _ask(session: Session, servers: Servers, process: BrokerProcess) -> _Asked:
     header = GetBrokerRuntimeInfoRequestHeader()
     request = ServerRequest(process.address, header, b"", process.broker_name, process.broker_id)
     info: dict[str, str] | RocketMQError
-    began_ms, began = session.now_ms(), time.monotonic()
+    asked_ms = session.now_ms()
     try:
         info = servers.ask(request, deadline=Deadline.after(_DEADLINE_S)).body(KVTable).table
     except RocketMQError as error:
         info = error
-    spent_s = time.monotonic() - began
-    return _Asked(process, info, spent_s, began_ms + 500 * spent_s)
+    return _Asked(process, info, asked_ms, session.now_ms())
 
 
 def _can_say_more(info: dict[str, str] | RocketMQError) -> bool:
@@ -100,8 +97,8 @@ def _check_process(session: Session, asked: _Asked) -> Iterator[Finding]:
         yield _without_figures(session, process, place, info)
         return
     release = info.get("brokerVersionDesc", "of unknown release").removeprefix("V").replace("_", ".")
-    yield Finding(Level.OK, "broker", place, f"{release}, answers in {1000 * asked.spent_s:.0f} ms")
-    yield from _compare_clocks(place, info, asked.time_ms)
+    yield Finding(Level.OK, "broker", place, f"{release}, answers in {asked.answered_ms - asked.asked_ms} ms")
+    yield from _compare_clocks(place, asked, info)
 
 
 def _without_figures(session: Session, process: BrokerProcess, place: str, error: RocketMQError) -> Finding:
@@ -132,12 +129,9 @@ def _without_master(broker: BrokerEndpoints) -> Finding:
     return Finding(Level.PROBLEM, "broker", broker.broker_name, "the master is away", why, "start the master")
 
 
-def _compare_clocks(place: str, info: Mapping[str, str], now_ms: float) -> Iterator[Finding]:
+def _compare_clocks(place: str, asked: _Asked, info: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a finding if a broker's clock differs from the one here."""
-    there_ms = broker_time_ms(info)
-    if there_ms is None:
-        return
-    skew_s = (there_ms - now_ms) / 1000
+    skew_s = (skew_ms(info, asked.asked_ms, asked.answered_ms) or 0) / 1000
     if abs(skew_s) > _SKEW_S:
         what = f"its clock is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} the one here"
         why = "starts by time, ages and retention are by the broker's clock"
@@ -196,7 +190,7 @@ def check_settings(session: Session, brokers: Iterable[BrokerEndpoints], recover
             yield Finding(Level.UNKNOWN, "settings", name, what, "retention and others are not checked", advice or None)
             continue
         yield from _check_broker_settings(name, found)
-        yield from _check_retention(name, found.get("fileReservedTime", ""), recovery_s)
+        yield from _check_retention(name, number_in(found, "fileReservedTime"), recovery_s)
 
 
 def _check_broker_settings(name: str, settings: Mapping[str, str]) -> Iterator[Finding]:
@@ -213,12 +207,11 @@ def _check_broker_settings(name: str, settings: Mapping[str, str]) -> Iterator[F
         yield Finding(Level.WARNING, "settings", name, what, why, "set it to 6 if that is not on purpose")
 
 
-def _check_retention(name: str, hours: str, recovery_s: float | None) -> Iterator[Finding]:
-    kept = read_digits(hours)
-    if kept is None:
+def _check_retention(name: str, hours: int | None, recovery_s: float | None) -> Iterator[Finding]:
+    if hours is None:
         return
-    what = f"messages are kept for {kept} h"
-    if recovery_s is None or recovery_s < kept * _HOUR_S:
+    what = f"messages are kept for {hours} h"
+    if recovery_s is None or recovery_s < hours * _HOUR_S:
         yield Finding(Level.OK, "retention", name, what)
         return
     what = f"{what}, but recovery may take {recovery_s / _HOUR_S:.1f} h"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import signal
 import tempfile
@@ -70,7 +71,7 @@ def _run(
 
 def _perform(session: Session, wanted: Wanted | None, seconds: float) -> Iterator[DemoState]:
     is_redrawn = session.screen.is_terminal and not session.screen.as_json
-    with _signals() as ended:
+    with _signals() as ended, _without_warnings():
         with (
             _embedded() if wanted is None else _on_cluster(Session(wanted, session.screen)) as scene,
             closing(_play(scene, seconds, ended)) as states,
@@ -100,6 +101,19 @@ def _signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Keep the library's warnings, of which the notes tell, out of the table, unless all log lines are wanted."""
+    logger = logging.getLogger("pyspark_rocketmq")
+    before = logger.level
+    if not logger.isEnabledFor(logging.DEBUG):
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 # --- clusters --------------------------------------------------------------------------------------------------------
@@ -142,7 +156,7 @@ def _on_cluster(session: Session) -> Iterator[Scene]:
     name = f"pyspark-rocketmq-demo-{secrets.token_hex(3)}"
     orders, sums = f"{name}-orders", f"{name}-sums"
     cluster, servers = session.cluster, ";".join(session.name_servers)
-    try:
+    with session, _removing(session, (orders, sums)):
         for topic in (orders, sums):
             _make_topic(cluster, topic)
         yield Scene(
@@ -158,8 +172,15 @@ def _on_cluster(session: Session) -> Iterator[Scene]:
                 f"pyspark-rocketmq topics list --name-server '{servers}'  # topics to read with format(\"rocketmq\")",
             ),
         )
+
+
+@contextmanager
+def _removing(session: Session, topics: Sequence[str]) -> Iterator[None]:
+    """Remove topics at the end of the `with` block, also of those that were not made everywhere."""
+    try:
+        yield
     finally:
-        for topic in (orders, sums):
+        for topic in topics:
             _remove_topic(session, topic)
 
 

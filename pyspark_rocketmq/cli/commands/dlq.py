@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import signal
-import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from ..session import Session
 
 __all__ = ["COMMANDS"]
-
-_PROGRESS_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +277,7 @@ def _replay(
             )
     except RocketMQError as error:
         if apply and not isinstance(error, OptionError):
-            error.advice = "; ".join(filter(None, (error.advice, progress.way_on)))
+            session.screen.warn(progress.way_on)
         raise
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; {progress.way_on}" if apply else "") from None
@@ -288,7 +285,7 @@ def _replay(
 
 
 class _Progress:
-    """Says from time to time how many letters were sent, and ends the replay after Ctrl-C.
+    """Tells how many letters were sent, and ends the replay after Ctrl-C.
 
     The first Ctrl-C lets the letters in flight land, so that their landing is recorded; a second one does not wait.
     """
@@ -296,8 +293,6 @@ class _Progress:
     def __init__(self, session: Session, command: str) -> None:
         self._session = session
         self._command = command
-        self._due = time.monotonic() + _PROGRESS_S
-        self._sent = 0
         self._is_interrupted = False
         self._before: Any = signal.SIG_DFL
 
@@ -313,18 +308,16 @@ class _Progress:
         signal.signal(signal.SIGINT, self._before)
 
     def tell(self, report: ReplayReport) -> None:
-        """Write a line if the last one is some time ago; raise `KeyboardInterrupt` after Ctrl-C."""
-        self._sent = report.sent_count
+        """Tell how far the replay is; raise `KeyboardInterrupt` after Ctrl-C."""
         if self._is_interrupted:
             raise KeyboardInterrupt
-        if time.monotonic() >= self._due:
-            self._session.screen.warn(str(report))
-            self._due = time.monotonic() + _PROGRESS_S
+        verb = "sent" if report.applied else "read"
+        self._session.screen.note_step(f"dlq replay: {report.sent_count} letters {verb}")
 
     @property
     def way_on(self) -> str:
-        """The number of letters that were sent, and the command that goes on."""
-        return f"{self._sent} letters were sent; go on with: {self._command}"
+        """The command that goes on."""
+        return f"the audit file has what was sent; go on with: {self._command}"
 
 
 def _resume_command(session: Session, settings: ReplaySettings, path: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,8 +17,6 @@ from ..values import Moment, moment
 from ..views import Text, View, show_count, show_time
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from ...client.producer import Producer
     from ...cluster.messages import Receipt
     from ...model import MessageQueue
@@ -123,7 +120,7 @@ class Progress:
         return f"{show_count(self.landed, 'message')} landed{queues}"
 
     def describe_interruption(self) -> str:
-        """Return what is known when the command is interrupted."""
+        """Return what is known of the messages when the command is interrupted."""
         open_sends = f"; {name_places(self.sending)} may be stored, too" if self.sending else ""
         return f"interrupted; {self}{open_sends}"
 
@@ -133,7 +130,6 @@ def _send_all(session: Session, portions: Iterator[list[Draft]]) -> Iterator[Lan
 
     progress = Progress()
     with (
-        _interruptible(progress),
         _counting(progress),
         Producer(session.options.cluster, ProducerSettings(group=GROUP)) as producer,
     ):
@@ -143,20 +139,6 @@ def _send_all(session: Session, portions: Iterator[list[Draft]]) -> Iterator[Lan
                 yield from sender.send(batch)
     if not session.screen.as_json:
         session.screen.show([Text(str(progress))])
-
-
-@contextmanager
-def _interruptible(progress: Progress) -> Iterator[None]:
-    """Let Ctrl-C say what has landed, wherever it arrives."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt(progress.describe_interruption())
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -206,7 +188,7 @@ class Sender:
         self._session, self._producer, self._progress = session, producer, progress
         self._ids = UniqueIdMaker(local_host(), os.getpid(), id(self), session.now_ms)
         self._require_timers = cache(self._check_timers)
-        self._find_queue = cache(self._look_up_queue)
+        self._find_queues = cache(session.cluster.writable.queues)
 
     def __repr__(self) -> str:
         return f"<Sender {self._progress}>"
@@ -214,31 +196,46 @@ class Sender:
     def send(self, batch: Sequence[Draft]) -> list[Landed]:
         """Store messages of one topic together, and return where they landed; raise if they did not."""
         drafts = [each._replace(message=self._with_id(each)) for each in batch]
-        self._progress.sending = drafts
         try:
-            receipt = self._store(drafts)
+            queue = self._prepare(drafts[0])
+            with self._in_flight(drafts):
+                receipt = self._store(drafts, queue)
         except RocketMQError as error:
             raise explain(error, drafts) from None
-        landed = [_to_landed(draft, receipt, number) for number, draft in enumerate(drafts)]
-        self._progress.landed += len(landed)
-        self._progress.queues.add(receipt.queue)
-        self._progress.sending = ()
-        return landed
+        return [_to_landed(draft, receipt, number) for number, draft in enumerate(drafts)]
+
+    @contextmanager
+    def _in_flight(self, drafts: Sequence[Draft]) -> Iterator[None]:
+        """Let Ctrl-C during the `with` block say that these messages may be stored, and afterwards that they are."""
+        progress, screen = self._progress, self._session.screen
+        progress.sending = drafts
+        screen.interruption = progress.describe_interruption()
+        yield
+        progress.sending = ()
+        progress.landed += len(drafts)
+        screen.interruption = progress.describe_interruption()
 
     def _with_id(self, draft: Draft) -> Any:
         return replace(draft.message, properties={**draft.message.properties, "UNIQ_KEY": self._ids.make()})
 
-    def _store(self, drafts: Sequence[Draft]) -> Receipt:
-        first = drafts[0]
-        queue = self._find_queue(first.message.topic, first.queue) if first.queue else None
-        if first.message.deliver_at_ms:
-            self._require_timers(first.message.topic)
-        if len(drafts) == 1:
-            return self._producer.send(first.message, queue)
-        return self._producer.send_batch([each.message for each in drafts], queue)
+    def _prepare(self, draft: Draft) -> MessageQueue | None:
+        """Return the queue that a message names; raise if its topic cannot take it."""
+        topic = draft.message.topic
+        self._find_queues(topic)
+        if draft.message.deliver_at_ms:
+            self._require_timers(topic)
+        return self._find_queue(topic, draft.queue) if draft.queue else None
 
-    def _look_up_queue(self, topic: str, text: str) -> MessageQueue:
-        queues = self._session.cluster.writable.queues(topic)
+    def _store(self, drafts: Sequence[Draft], queue: MessageQueue | None) -> Receipt:
+        if len(drafts) == 1:
+            receipt = self._producer.send(drafts[0].message, queue)
+        else:
+            receipt = self._producer.send_batch([each.message for each in drafts], queue)
+        self._progress.queues.add(receipt.queue)
+        return receipt
+
+    def _find_queue(self, topic: str, text: str) -> MessageQueue:
+        queues = self._find_queues(topic)
         for queue in queues:
             if f"{queue.broker_name}/{queue.queue_id}" == text:
                 return queue

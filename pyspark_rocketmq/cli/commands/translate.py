@@ -108,7 +108,7 @@ COMMANDS = (
         examples=(
             "pyspark-rocketmq translate kafka.bootstrap.servers=broker:9092 subscribe=orders startingOffsets=earliest",
             "pyspark-rocketmq translate --from rocketmq-flink topic=orders nameServerAddress=ns:9876 tag=new",
-            "pyspark-rocketmq translate --file kafka_job.py --json",
+            "pyspark-rocketmq translate --file kafka_job.py",
         ),
         connects=False,
     ),
