@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..model import MessageQueue
+from ..wire.properties import is_utf8
 from .arrays import EMPTY, Integers, Mask, java_hashes, sizes_of, to_arrow
 from .columns import Columns, NamedQueues
 from .faults import Fault
@@ -80,7 +81,8 @@ def _place_by_number(rows: Mask, named: NamedQueues, queues: Sequence[MessageQue
     chosen = np.array([known.get(queue, ANY_QUEUE) for queue in distinct.tolist()], np.int64)[which]
     placing.queue_of[rows] = chosen
     for row in np.flatnonzero(rows)[chosen == ANY_QUEUE].tolist():
-        placing.faults[row] = Fault("queueId", _describe_missing(named, row, brokers))
+        what, queue = _describe_missing(named, row, brokers), _named_queue(named, row, queues)
+        placing.faults[row] = Fault("queueId", what, queue)
 
 
 def _brokers_of_rows(rows: Mask, broker_names: pa.Array | None, brokers: Sequence[str]) -> Integers:
@@ -95,6 +97,15 @@ def _brokers_of_rows(rows: Mask, broker_names: pa.Array | None, brokers: Sequenc
     places = pc.index_in(names, pa.array([name.encode() for name in brokers], EMPTY.type))
     given: Integers = pc.fill_null(places, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return np.where(sizes_of(names) > 0, given, only)
+
+
+def _named_queue(named: NamedQueues, row: int, queues: Sequence[MessageQueue]) -> MessageQueue | None:
+    """Return the queue that a row names; None if it names no broker, and there are several or the name is no UTF-8."""
+    name = named.broker_names[row].as_py() if named.broker_names is not None else None
+    if not name:
+        brokers = {queue.broker_name for queue in queues}
+        return MessageQueue(queues[0].topic, brokers.pop(), int(named.numbers[row])) if len(brokers) == 1 else None
+    return MessageQueue(queues[0].topic, name.decode(), int(named.numbers[row])) if is_utf8(name) else None
 
 
 def _describe_missing(named: NamedQueues, row: int, brokers: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from ..options.writer_options import BadRows, GivenBatch
 from ..send.pipeline import SendPipeline
 from ..send.settings import SendSettings
 from .bad_rows import BadRowHandler, DeadLetters, Dropper
+from .named_queues import require_missing
 from .outgoing import Outgoing, Unsendable
 from .plan import WritePlan
 from .queues import FrozenQueues
@@ -112,9 +113,12 @@ class _Task:
         self._outgoing.send(encoded.requests)
 
     def _encode(self, piece: RecordBatch, first: int) -> Encoded:
-        """Encode rows; raise `Unsendable` if the queues of a topic that they name cannot be listed."""
+        """Encode rows; raise `Unsendable` if the queues that they go to cannot be listed, or may only be away."""
         try:
-            return self._encoder.encode(piece)
+            encoded = self._encoder.encode(piece)
+            if unlisted := [fault.queue for fault in encoded.faults.values() if fault.queue]:
+                require_missing(worker_cluster(self._plan.options.cluster), unlisted)
+            return encoded
         except ColumnError:
             raise
         except RocketMQError as error:
@@ -126,7 +130,7 @@ class _Task:
             self._bad_rows.handle_faults(piece, first, faults)
             return
         number = min(faults)
-        column, what = faults[number]
+        column, what, _ = faults[number]
         topic = self._plan.options.encode.topic or _shown_text(piece.column("topic"), number - first)
         raise Unsendable(
             f"row {number} cannot be sent, because of its column {column}: {what}",

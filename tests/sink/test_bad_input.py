@@ -75,7 +75,6 @@ ROWS = {
     "a negative time": Bad("deliverTimeMs", "negative", {"deliverTimeMs": numbers(None, -1, kind=pa.int64())}),
     "level and time together": Bad("deliverTimeMs", "both given", {**TIMES, "delayTimeLevel": numbers(None, 1)}),
     "a negative queue": Bad("queueId", "negative", {"queueId": numbers(0, -2)}),
-    "an unknown broker": Bad("queueId", "not exist", {"queueId": numbers(0, 0), "brokerName": [None, "broker-z"]}),
     "a broker without a queue": Bad("brokerName", "without a queueId", {"queueId": numbers(0, None), **AT_BROKER_A}),
 }
 

@@ -303,3 +303,18 @@ def test_a_name_that_is_no_topics_is_a_bad_row(target: Target, topic: str | None
     """A row without a topic, or with a name that no topic can have, is at fault itself."""
     report = target.write(frame(topic=[TOPIC, topic]), {"topic": "", **DROP})
     assert (report.rows, report.dropped) == (2, 1) and target.bodies() == [b"0"]
+
+
+def test_a_dead_letter_keeps_its_id_when_the_cluster_changes(make_target: MakeTarget) -> None:
+    """The cause of a dead letter may list other brokers in a replay; its id stays."""
+    target = make_target(2, topics={TOPIC: 4, "dead": 4})
+    rows = frame(queueId=pa.array([99], pa.int32()), brokerName=["broker-a"])
+    options = {"onBadRow": "deadLetter", "deadLetterTopic": "dead"}
+    target.write(rows, options)
+    target.stub.faults.broker_down("broker-b")
+    target.write(rows, options)
+    target.stub.faults.broker_up("broker-b")
+
+    letters = target.records("dead")
+    assert len({letter.properties["CAUSE"] for letter in letters}) == 2
+    assert len({letter.properties["UNIQ_KEY"] for letter in letters}) == 1

@@ -390,3 +390,34 @@ def test_rows_of_a_key_stay_in_order(make_target: MakeTarget) -> None:
                 first[record.properties["KEYS"]].append(row)
     assert sum(map(len, first.values())) == 2000
     assert all(numbers == sorted(numbers) for numbers in first.values())
+
+
+# --- queues that rows name --------------------------------------------------------------------------------------------
+
+
+def two_queues(broker: str) -> pa.RecordBatch:
+    """Return two rows: one for a queue of broker-a, one for the queue of the same number of another broker."""
+    return frame(queueId=pa.array([1, 1], pa.int32()), brokerName=["broker-a", broker])
+
+
+@pytest.mark.parametrize("is_back", [True, False], ids=["back", "away"])
+def test_a_named_queue_that_was_away_is_no_fault_of_a_row(make_target: MakeTarget, is_back: bool) -> None:
+    """A row that names a queue of a broker that was away when the batch was planned fails the task, and is not bad."""
+    target = make_target(2)
+    target.stub.faults.broker_down("broker-b")
+    plan = target.plan({"onBadRow": "drop", "sendTimeoutMs": "3s"})
+    if is_back:
+        target.stub.faults.broker_up("broker-b")
+
+    what = "was away when the batch was planned" if is_back else "its broker is registered at no name server"
+    with pytest.raises(WriteError, match=rf"\[SINK_WRITE\] .*queue 1 of 'broker-b'.*{what}.*\(topic orders\)"):
+        target.write(two_queues("broker-b"), plan=plan)
+    assert target.records() == []
+
+
+def test_a_queue_beyond_the_last_one_is_a_fault_of_its_row(make_target: MakeTarget) -> None:
+    """A queue that a registered broker does not have makes its row bad, though it was not listed either."""
+    target = make_target(2)
+    rows = frame(queueId=pa.array([1, 99], pa.int32()), brokerName=["broker-a", "broker-b"])
+    report = target.write(rows, {"onBadRow": "drop"})
+    assert (report.dropped, len(target.records())) == (1, 1)
