@@ -16,7 +16,6 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from pyspark.sql.streaming.listener import (
@@ -65,13 +64,16 @@ def commit_offsets(query: StreamingQuery, options: Mapping[str, str]) -> None:
 
 
 class CommitListener(StreamingQueryListener):
-    """Commits, at each progress event of a query, the positions after the batch that has finished."""
+    """Commits, at each progress event of a query, the positions after the batch that has finished.
+
+    After the end of a query it commits nothing more for it, so that the group may be moved by others.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._settings = parse_helper_options(options)
         self._group = self._settings.require_group()
-        self._finished: Mapping[MessageQueue, int] = {}
-        """The finished positions of all queries of the group; no two of them read the same queue."""
+        self._committers: dict[str, Committer] = {}
+        """The committing thread of each run that goes on, by run id; no two queries of a group read the same queue."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing: no batch is finished yet."""
@@ -79,16 +81,18 @@ class CommitListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Give the positions of a finished batch to the committing thread; do not wait for it."""
         if positions := _finished(event.progress, self._group):
-            self._finished = {**self._finished, **positions}
-            self._committer.acknowledge(self._finished)
+            self._find_committer(str(event.progress.runId)).acknowledge(positions)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Commit pending positions now, because this query reports no further progress."""
-        self._committer.flush(_FLUSH_S)
+        if committer := self._committers.pop(str(event.runId), None):
+            committer.flush(_FLUSH_S)
+            committer.finish()
 
-    @cached_property
-    def _committer(self) -> Committer:
-        return Committer(_make_writer(self._settings, self._group).commit)
+    def _find_committer(self, run_id: str) -> Committer:
+        if run_id not in self._committers:
+            self._committers[run_id] = Committer(_make_writer(self._settings, self._group).commit)
+        return self._committers[run_id]
 
 
 def lag(query: StreamingQuery, options: Mapping[str, str]) -> Lag:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -24,13 +25,13 @@ def stub() -> Iterator[StubBroker]:
         yield broker
 
 
-def progress(*offsets: int, group: str | None = GROUP, topic: str = TOPIC) -> Any:
+def progress(*offsets: int, group: str | None = GROUP, topic: str = TOPIC, run: str = "run-1") -> Any:
     """Return Spark's progress of a query with a RocketMQ source at these offsets, and with sources of other kinds."""
     end: dict[str, Any] = {"next": {topic: {"broker-a": {str(n): at for n, at in enumerate(offsets)}}}, "version": 1}
     if group:
         end["group"] = group
     sources = [{"endOffset": offset} for offset in (end, 17, None, {"logOffset": 3})]
-    return SimpleNamespace(json=json.dumps({"sources": [*sources, {}]}))
+    return SimpleNamespace(json=json.dumps({"sources": [*sources, {}]}), runId=run)
 
 
 def over_connect(last: Any) -> Any:
@@ -104,11 +105,50 @@ def test_a_listener_follows_the_queries_of_its_group(stub: StubBroker) -> None:
     """A listener commits the progress of all queries of its group, and ignores other groups."""
     listener = CommitListener(options(stub, subscribe=f"{TOPIC},bills"))
     stub.state.brokers[0].topics.find_or_create("bills", 1)
-    for each in (progress(1, 0), progress(9, topic="bills"), progress(9, 9, group="other"), progress(2, 1)):
+    of_bills = progress(9, topic="bills", run="run-2")
+    for each in (progress(1, 0), of_bills, progress(9, 9, group="other", run="run-3"), progress(2, 1)):
         listener.onQueryProgress(SimpleNamespace(progress=each))  # type: ignore[arg-type]
-    listener.onQueryTerminated(SimpleNamespace())  # type: ignore[arg-type]
-    wanted = {queue_of(0): 2, queue_of(1): 1, queue_of(0, topic="bills"): 9}
-    wait_for(lambda: stub.offsets(GROUP) == wanted, f"{wanted}")
+    for run in ("run-1", "run-2", "run-3"):
+        end(listener, run)
+    assert stub.offsets(GROUP) == {queue_of(0): 2, queue_of(1): 1, queue_of(0, topic="bills"): 9}
+
+
+def end(listener: CommitListener, run: str = "run-1") -> None:
+    """Tell a listener that a run of a query has ended."""
+    listener.onQueryTerminated(SimpleNamespace(runId=run))  # type: ignore[arg-type]
+
+
+def committing_threads() -> int:
+    """Return the number of threads that commit."""
+    return sum(thread.name == "rocketmq-commit" for thread in threading.enumerate())
+
+
+def test_a_group_may_be_moved_after_its_query(stub: StubBroker) -> None:
+    """A listener has no thread for a query that ended, so an administrator's move stays, and the next run goes on."""
+    before = committing_threads()
+    listener = CommitListener(options(stub))
+    listener.onQueryProgress(SimpleNamespace(progress=progress(9, 9)))  # type: ignore[arg-type]
+    end(listener)
+    assert stub.offsets(GROUP) == {queue_of(0): 9, queue_of(1): 9}
+    wait_for(lambda: committing_threads() == before, "nobody commits for the group any more")
+
+    store_offsets(stub, {queue_of(0): 3, queue_of(1): 3})
+    listener.onQueryProgress(SimpleNamespace(progress=progress(4, 3, run="run-2")))  # type: ignore[arg-type]
+    end(listener, "run-2")
+
+    assert stub.offsets(GROUP) == {queue_of(0): 4, queue_of(1): 3}
+
+
+def test_a_commit_that_fails_at_the_end_is_repeated(stub: StubBroker) -> None:
+    """A thread whose query has ended goes on until its positions are committed."""
+    before = committing_threads()
+    stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.UPDATE_CONSUMER_OFFSET, times=2)
+    listener = CommitListener(options(stub))
+    listener.onQueryProgress(SimpleNamespace(progress=progress(3, 1)))  # type: ignore[arg-type]
+    end(listener)
+
+    wait_for(lambda: committing_threads() == before, "the thread has ended")
+    assert stub.offsets(GROUP) == {queue_of(0): 3, queue_of(1): 1}
 
 
 # --- lag -------------------------------------------------------------------------------------------------------------
