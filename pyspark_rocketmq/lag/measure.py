@@ -97,8 +97,15 @@ class _Next(NamedTuple):
     """Bytes and number of the messages in the response."""
 
 
-_Found = _Next | RocketMQError | None
-"""The next message; an error; None if the broker holds none from the position on."""
+class _Emptied(NamedTuple):
+    """A queue in which retention has deleted everything from the position on."""
+
+    end: int
+    """The queue's end when it was found empty."""
+
+
+_Found = _Next | _Emptied | RocketMQError | None
+"""The next message, or what deletion left; an error; None if the broker returns none from the position on."""
 
 
 class _Keeper(NamedTuple):
@@ -150,7 +157,7 @@ def _largest(standings: Standings, behind: Collection[MessageQueue]) -> set[Mess
 def _fetch_next(
     cluster: Cluster, positions: Mapping[MessageQueue, int], sampled: Collection[MessageQueue]
 ) -> dict[MessageQueue, _Found]:
-    """Return the first message from each position on; where it is deleted, the first one that is left."""
+    """Return the first message from each position on; where it is deleted, the first one that is left, if one is."""
     found = _pull_each(cluster, positions, sampled)
     moved = [queue for queue, each in found.items() if isinstance(each, PullOffsetMoved)]
     try:
@@ -158,7 +165,9 @@ def _fetch_next(
     except RocketMQError as error:
         return found | dict.fromkeys(moved, error)
     begins = {queue: each.min_offset for queue, each in bounds.items() if positions[queue] < each.min_offset}
-    return found | _pull_each(cluster, begins, sampled)
+    left = _pull_each(cluster, begins, sampled)
+    empty = [queue for queue in begins if left[queue] is None and bounds[queue].min_offset == bounds[queue].max_offset]
+    return found | left | {queue: _Emptied(bounds[queue].max_offset) for queue in empty}
 
 
 def _pull_each(
@@ -315,6 +324,8 @@ def _judge_next(
         return messages, messages, messages
     if not messages.value:
         return _ZERO, _ZERO, _NOTHING
+    if isinstance(found, _Emptied) and found.end >= int(standing.end.value or 0):
+        return messages, _ZERO, _ZERO
     if not isinstance(found, _Next) or keeper is None:
         unknown = Figure(unknown=_VANISHED if keeper is None else _reason(found))
         return unknown, unknown, unknown
@@ -326,6 +337,8 @@ def _judge_next(
 def _reason(found: _Found) -> str:
     if isinstance(found, RocketMQError):
         return str(found)
+    if isinstance(found, _Emptied):
+        return "all messages from the position on are deleted already"
     return "the broker returned no message at the position"
 
 

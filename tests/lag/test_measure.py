@@ -208,6 +208,22 @@ def test_deleted_messages_are_told_apart(stub: StubCluster) -> None:
     assert found.total.gone.value == 3
 
 
+def test_a_queue_whose_messages_are_all_deleted_is_told(stub: StubCluster) -> None:
+    """If retention deleted everything that waited, all of it is gone, and no message is left that has an age."""
+    cluster = cluster_of(stub)
+    store(stub, A0, 10)
+    cluster.offsets.commit(G, {A0: 2})
+    stub.expire(T, 0, 10, broker="broker-a")
+
+    found = group_lag(cluster)
+
+    lag = by_queue(found)[A0]
+    assert (lag.messages, lag.gone, lag.retention_seconds) == (Figure(8), Figure(8), Figure(0))
+    assert lag.seconds == Figure(0)
+    assert found.total.gone == Total(8)
+    assert lag.bytes.unknown == "all messages from the position on are deleted already"
+
+
 def test_messages_beyond_retention_have_no_time_left(stub: StubCluster) -> None:
     """A message that is older than the broker's retention may be deleted at any time."""
     cluster = cluster_of(stub)
