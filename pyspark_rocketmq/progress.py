@@ -31,7 +31,7 @@ from .errors import OptionError
 from .lag.figures import Lag
 from .lag.measure import measure_positions
 from .model import MessageQueue
-from .offsets.position import Position, parse_position
+from .offsets.position import SENTINEL, Position, parse_position
 from .options import HelperOptions, parse_helper_options
 from .source.commit import Committer, GroupCheck, OffsetWriter
 from .source.reports import PlannerStatus, parse_status
@@ -99,7 +99,8 @@ def lag(query: StreamingQuery, options: Mapping[str, str]) -> Lag:
     """Return how far a query is behind: what brokers hold now after the positions of its last progress event.
 
     A batch that runs now counts as unread. A figure that cannot be known has the reason, and is never 0; so has the
-    total before the first progress event. A source whose position cannot be read makes it a bound.
+    total before the first progress event. A source without a position, or with one that cannot be read, makes it a
+    bound.
 
     Args:
         query: A query that reads RocketMQ, running or ended.
@@ -176,12 +177,12 @@ def _why_missing(progress: HasJson | None, has_positions: bool) -> str | None:
     """Return why the positions of a query are not complete; None if they are."""
     if progress is None:
         return "the query has had no progress event yet"
-    for end in _offsets(progress, "endOffset"):
+    for end in filter(_is_ours, _offsets(progress, "endOffset")):
         try:
-            parse_position(end)
+            if parse_position(end) is None:
+                return "a source of the query has no position yet"
         except OptionError as error:
-            if _is_ours(end):
-                return str(error)
+            return str(error)
     return None if has_positions else "the query has no source with a position of RocketMQ"
 
 
@@ -193,7 +194,7 @@ def _is_ours(offset: dict[str, Any] | str) -> bool:
             value = json.loads(offset)
         except ValueError:
             return False
-    return isinstance(value, dict) and {"next", "version"} <= value.keys()
+    return isinstance(value, dict) and ({"next", "version"} <= value.keys() or value.keys() == SENTINEL.keys())
 
 
 def _offsets(progress: HasJson, name: str) -> Iterable[dict[str, Any] | str]:

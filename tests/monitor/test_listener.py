@@ -240,6 +240,17 @@ def test_other_queries_are_not_reported(listen: Listen) -> None:
     assert len(listener.reports()) == 1
 
 
+def test_a_query_without_a_position_is_reported(listen: Listen) -> None:
+    """A query that waits for its first position, for locks for example, has a report, whose lag is unknown."""
+    listener = listen()
+    tell(listener, {}, text='{"sources": [{"endOffset": {"version": 1}}]}', durations={"triggerExecution": 5})
+
+    total = report_of(listener).lag.total
+
+    assert (total.queues, total.messages.value) == (0, None)
+    assert total.messages.unknown == "a source of the query has no position yet"
+
+
 def test_a_round_asks_each_broker_once(listen: Listen, stub: StubCluster) -> None:
     """A query without lag costs one request per broker and topic in each round, for any number of queues.
 

@@ -197,3 +197,15 @@ def test_a_position_that_cannot_be_read_makes_lag_a_bound(stub: StubBroker) -> N
 
         assert (found.total.messages.value, found.total.messages.is_bound) == (1, True)
         assert "version" in str(found.total.messages.unknown)
+
+
+def test_a_source_without_a_position_makes_lag_a_bound(stub: StubBroker) -> None:
+    """A source that has no position yet may have much to read, so the total is no known 0."""
+    beside = json.loads(progress(0, 0).json)["sources"]
+    early = {"endOffset": {"version": 1}}
+    alone, both = (SimpleNamespace(json=json.dumps({"sources": sources})) for sources in ([early], [*beside, early]))
+
+    found, nothing = (lag(query(each), options(stub)).total.messages for each in (both, alone))
+
+    assert (found.value, found.is_bound, nothing.value) == (0, True, None)
+    assert found.unknown == nothing.unknown == "a source of the query has no position yet"
