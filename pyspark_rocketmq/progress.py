@@ -107,11 +107,9 @@ def lag(query: StreamingQuery, options: Mapping[str, str]) -> Lag:
         options: The options of the query's reader; name servers and credentials suffice.
     """
     progress = query.lastProgress
-    found = list(_positions(progress)) if progress else []
-    positions = {queue: offset for each in found for queue, offset in each.next.items()}
+    positions = _slowest(progress) if progress else {}
     cluster = open_cluster(parse_helper_options(options).cluster)
-    missing = _why_missing(progress, bool(found))
-    return measure_positions(cluster, positions, now_ms=time.time_ns() // 1_000_000, missing=missing)
+    return measure_positions(cluster, positions, now_ms=time.time_ns() // 1_000_000, missing=_why_missing(progress))
 
 
 def planner_status(query: StreamingQuery) -> list[PlannerStatus]:
@@ -135,7 +133,7 @@ class QueryPosition(NamedTuple):
     """The position of a query after a batch, from one progress event."""
 
     positions: dict[MessageQueue, int]
-    """The next offset to read of each queue, of all RocketMQ sources."""
+    """The next offset to read of each queue, of all RocketMQ sources; of several in one queue, the smallest."""
     missing: str | None
     """The reason why further positions are not known."""
     statuses: list[PlannerStatus]
@@ -146,8 +144,15 @@ def read_position(progress: HasJson) -> QueryPosition | None:
     """Return the position of a query after the batch of a progress event; None if it has no RocketMQ source."""
     if not any(map(_is_ours, _offsets(progress, "endOffset"))):
         return None
-    positions = {queue: offset for each in _positions(progress) for queue, offset in each.next.items()}
-    return QueryPosition(positions, _why_missing(progress, has_positions=True), _statuses(progress))
+    return QueryPosition(_slowest(progress), _why_missing(progress), _statuses(progress))
+
+
+def _slowest(progress: HasJson) -> dict[MessageQueue, int]:
+    """Return the position in each queue; of several sources that read the same one, that of the slowest."""
+    slowest: dict[MessageQueue, int] = {}
+    for each in _positions(progress):
+        slowest |= {queue: min(offset, slowest.get(queue, offset)) for queue, offset in each.next.items()}
+    return slowest
 
 
 def _statuses(progress: HasJson) -> list[PlannerStatus]:
@@ -173,17 +178,18 @@ def _positions(progress: HasJson) -> Iterable[Position]:
                 yield position
 
 
-def _why_missing(progress: HasJson | None, has_positions: bool) -> str | None:
+def _why_missing(progress: HasJson | None) -> str | None:
     """Return why the positions of a query are not complete; None if they are."""
     if progress is None:
         return "the query has had no progress event yet"
-    for end in filter(_is_ours, _offsets(progress, "endOffset")):
+    ours = list(filter(_is_ours, _offsets(progress, "endOffset")))
+    for end in ours:
         try:
             if parse_position(end) is None:
                 return "a source of the query has no position yet"
         except OptionError as error:
             return str(error)
-    return None if has_positions else "the query has no source with a position of RocketMQ"
+    return None if ours else "the query has no source with a position of RocketMQ"
 
 
 def _is_ours(offset: dict[str, Any] | str) -> bool:

@@ -209,3 +209,15 @@ def test_a_source_without_a_position_makes_lag_a_bound(stub: StubBroker) -> None
 
     assert (found.value, found.is_bound, nothing.value) == (0, True, None)
     assert found.unknown == nothing.unknown == "a source of the query has no position yet"
+
+
+def test_two_sources_of_one_queue_are_as_far_behind_as_the_slower_one(stub: StubBroker) -> None:
+    """Where two sources of a query read the same queue, its lag counts from the smaller position."""
+    for _ in range(6):
+        stub.put(TOPIC, b"x", queue_id=0)
+    sources = [source for at in (2, 5) for source in json.loads(progress(at, 0).json)["sources"]]
+
+    for each in (sources, sources[::-1]):
+        found = lag(query(SimpleNamespace(json=json.dumps({"sources": each}))), options(stub))
+
+        assert (found.queues[0].position, found.total.messages.value) == (Figure(2), 4)
