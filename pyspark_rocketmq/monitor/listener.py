@@ -59,6 +59,8 @@ class LagListener(StreamingQueryListener):
         if not interval_s > 0:
             advice = f"give seconds, such as {INTERVAL_S:g}"
             raise OptionError("interval_s", str(interval_s), "not positive", advice=advice)
+        if isinstance(queries, str):
+            raise OptionError("queries", queries, "a text, no list of names", advice=f"give [{queries!r}]")
         self._settings: HelperOptions = parse_helper_options(options)
         self._queries = frozenset(queries)
         self._watcher = Watcher(self._report, on_report or _ignore, interval_s)

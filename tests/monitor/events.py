@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from pyspark_rocketmq.monitor import LagListener
 from pyspark_rocketmq.offsets.position import Position
 
 TOPIC = "orders"
+_TIMES = count()
 BATCH = {"addBatch": 900, "triggerExecution": 1500}
 
 
@@ -51,7 +53,7 @@ def progress_event(
         name=name,
         numInputRows=rows,
         durationMs=durations,
-        json=json.dumps({"sources": [source]}) if text is None else text,
+        json=json.dumps({"timestamp": next(_TIMES), "sources": [source]}) if text is None else text,
     )
     return SimpleNamespace(progress=progress)
 

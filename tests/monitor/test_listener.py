@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +17,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.lag.figures import Figure
 from pyspark_rocketmq.monitor import Activity, LagListener, QueryReport
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from tests.monitor.events import TOPIC, queue_of, run_event, tell
+from tests.monitor.events import TOPIC, progress_event, queue_of, run_event, tell
 from tests.source.driving import wait_for
 
 OFTEN_S = 0.01
@@ -283,6 +285,65 @@ def test_what_costs_much_is_measured_less_often(listen: Listen) -> None:
 
     (first_s, used_s), (second_s, _) = rounds
     assert second_s - first_s > 50 * used_s > OFTEN_S
+
+
+def test_an_event_that_comes_twice_counts_once(listen: Listen) -> None:
+    """A listener that was added twice gets each event twice; rows and batches are not counted twice."""
+    listener = listen()
+    for event in (progress_event({queue_of(0): 0}, rows=3), progress_event({queue_of(0): 0}, rows=4)):
+        listener.onQueryProgress(event)
+        listener.onQueryProgress(event)
+    wait_for(lambda: report_of(listener).activity.last_rows == 4, "the second batch is seen")
+
+    activity = report_of(listener).activity
+    assert (activity.batches, activity.rows) == (2, 7)
+
+
+def test_a_callback_that_exits_ends_no_measurement(listen: Listen, caplog: pytest.LogCaptureFixture) -> None:
+    """`sys.exit` in a callback cannot end the program from there; it is logged like any failure."""
+    calls: list[QueryReport] = []
+
+    def leave(report: QueryReport) -> None:
+        calls.append(report)
+        sys.exit("too far behind")
+
+    listener = listen(leave)
+    tell(listener, {queue_of(0): 0})
+    wait_for(lambda: len(calls) >= 2, "it is called again")
+
+    assert "SystemExit('too far behind')" in caplog.text
+
+
+@pytest.mark.parametrize("interval_s", [math.inf, 1e300])
+def test_an_interval_may_be_endless(listen: Listen, interval_s: float) -> None:
+    """With an endless interval each run is measured once, a later one too."""
+    listener = listen(interval_s=interval_s)
+    for run in ("run-1", "run-2"):
+        tell(listener, {queue_of(0): 0}, run=run)
+        report_of(listener, run)
+
+    assert monitor_threads() == 1
+
+
+def test_a_thread_that_cannot_start_is_started_later(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the machine has no thread left for the listener, the next event starts it."""
+    listener = listen()
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+        patched.setattr(threading.Thread, "start", fail)
+        tell(listener, {queue_of(0): 0})
+    tell(listener, {queue_of(0): 0})
+
+    assert report_of(listener).activity.batches == 2
+
+
+def test_names_of_queries_are_no_single_text(listen: Listen) -> None:
+    """One name instead of a list of names would match no query, so it is refused."""
+    with pytest.raises(OptionError, match="queries = 'archive'"):
+        listen(queries="archive")
 
 
 def test_an_interval_is_positive(listen: Listen) -> None:
