@@ -201,6 +201,21 @@ def test_names_are_escaped(listener: LagListener) -> None:
     assert metrics(listener)["lag_messages", name, TOPIC, "broker-a", "0"] == 0
 
 
+def test_listeners_of_two_clusters_share_a_registry(listener: LagListener) -> None:
+    """One collector has the queries of several listeners; a second collector would have the same metrics again."""
+    with StubCluster(1, topics={"bills": 1}) as stub:
+        other = LagListener({"nameServer": stub.name_server}, interval_s=3600)
+        registry = CollectorRegistry(auto_describe=True)
+        registry.register(LagCollector(listener, other))
+        tell(listener, {queue_of(0): 0})
+        tell(other, {queue_of(0, topic="bills"): 0}, name="invoices")
+        wait_for(lambda: bool(listener.reports() and other.reports()), "both reports")
+        found = scraped(generate_latest(registry).decode())
+        other.close()
+
+    assert (found["query_lag_messages_known", "archive"], found["query_lag_messages_known", "invoices"]) == (1, 1)
+
+
 def test_the_server_is_for_this_machine_and_ends(listener: LagListener) -> None:
     """By default the server listens on loopback; after `close` nobody listens."""
     server = serve_metrics(listener, port=0)
@@ -209,6 +224,15 @@ def test_the_server_is_for_this_machine_and_ends(listener: LagListener) -> None:
     assert server.url == f"http://127.0.0.1:{server.port}/metrics"
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((server.address, server.port), timeout=5)
+
+
+def test_an_address_of_ipv6_has_brackets(listener: LagListener) -> None:
+    """The URL of a server that listens on IPv6 can be opened; here none does, because not all machines have IPv6."""
+    server = serve_metrics(listener, port=0)
+    server.close()
+    server.address = "::1"
+
+    assert server.url == f"http://[::1]:{server.port}/metrics"
 
 
 def test_a_client_that_says_nothing_is_sent_away(listener: LagListener, monkeypatch: pytest.MonkeyPatch) -> None:
