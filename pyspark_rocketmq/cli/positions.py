@@ -16,7 +16,7 @@ from ..model import MessageQueue
 
 if TYPE_CHECKING:
     from ..cluster.cluster import Cluster
-    from ..offsets.requested import Layer, QueueTree
+    from ..offsets.requested import Everywhere, Layer, QueueTree
 
 __all__ = [
     "Origin",
@@ -48,6 +48,8 @@ class PositionsFile(NamedTuple):
     """Whether a command has written the positions, not a person."""
 
 
+_OLDEST_MS = 10**11
+"""A time in 1973: a smaller number, other than 0, is one of seconds, or a date without dashes."""
 _MOST_BYTES = 64 * 1024 * 1024
 _TIME = "earliest, latest or a time (-2h, 2026-01-31T00:00:00Z)"
 WHERE = "earliest, latest, a time (-2h, 2026-01-31T00:00:00Z) or group:NAME"
@@ -78,12 +80,17 @@ def resolve(
 ) -> dict[MessageQueue, int]:
     """Return the offset of each queue to which a text leads: `earliest`, `latest`, a time, or `group:NAME`.
 
-    A queue in which the group has no position is left out; a position outside its queue is taken with a warning. Raise
-    `OptionError` for any other text.
+    A queue in which the group has no position is left out. A position outside its queue and a time in the future are
+    taken with a warning. Raise `OptionError` for any other text.
     """
+    from ..offsets.requested import AtTime
+
     kind, colon, other = where.partition(":")
     if kind.lower() != "group" or not colon:
-        return _resolve(cluster, queues, option, _read_place(option, where, now_ms, WHERE))
+        place = _read_place(option, where, now_ms, WHERE)
+        if isinstance(place.everywhere, AtTime) and place.everywhere.time_ms > now_ms:
+            warn(f"{where} is in the future: it means the end of each queue")
+        return _resolve(cluster, queues, option, place)
     positions = cluster.offsets.fetch_committed(other, queues)
     _warn_of_outside(list(_find_outside(cluster, positions)), warn)
     return positions
@@ -190,18 +197,23 @@ def _read_text(path: str) -> str:
     return text
 
 
-def _read_place(option: str, where: str, now_ms: int, accepted: str) -> Layer:
+def _read_place(option: str, where: str, now_ms: int, accepted: str) -> Everywhere:
     from ..offsets.requested import AtTime, Everywhere, Keyword
     from ..options.values import OptionText, read_time_ms
+    from .values import moment
 
     words = {"earliest": Keyword.EARLIEST, "latest": Keyword.LATEST}
     if where.lower() in words:
         return Everywhere(option, words[where.lower()])
     try:
-        return Everywhere(option, AtTime(read_time_ms(OptionText(option, where, now_ms))))
+        time_ms = read_time_ms(OptionText(option, where, now_ms))
     except OptionError as error:
         error.advice = f"give {accepted}; {error.advice}"
         raise
+    if 0 < time_ms < _OLDEST_MS:
+        what = f"{moment(time_ms)}, which is before all messages"
+        raise OptionError(option, where, what, advice=f"give {accepted}; a number counts milliseconds, not seconds")
+    return Everywhere(option, AtTime(time_ms))
 
 
 def _resolve(cluster: Cluster, queues: Sequence[MessageQueue], option: str, layer: Layer) -> dict[MessageQueue, int]:

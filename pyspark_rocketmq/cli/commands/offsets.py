@@ -239,7 +239,7 @@ def _apply(
     cluster = session.cluster
     old = {queue: before[queue] for queue in changed if queue in before}
     path = _write_undo(session, group, old, undo_file) if old else None
-    back = f"go back with: {_undo_command(session, group, path)}" if path else "there was no position to go back to"
+    back = _way_back(session, group, path, len(changed) - len(old))
     try:
         require_unmoved(cluster, group, before, changed)
     except RocketMQError:
@@ -252,6 +252,18 @@ def _apply(
     commit(session, group, changed, back)
     require_still_alone(cluster, brokers, group, back)
     return path
+
+
+def _way_back(session: Session, group: str, path: Path | None, staying: int) -> str:
+    """Return in words how to go back; `staying` queues have no position to go back to."""
+    if path is None:
+        return "there was no position to go back to"
+    back = f"go back with: {_undo_command(session, group, path)}"
+    return f"{_staying(staying)}; {back}" if staying else back
+
+
+def _staying(count: int) -> str:
+    return f"{count} queues without a position before stay where they are moved"
 
 
 def _undo_command(session: Session, group: str, path: Path) -> str:
@@ -312,7 +324,11 @@ def _show_moved(moved: Moved) -> list[View]:
     views.append(Note(f"{len(moved.moves)} of {where}"))
     if not moved.applied:
         return [*views, Note("nothing was moved; --apply does it", is_warning=True)]
-    return [*views, Note(f"moved; undo: {moved.undo}" if moved.undo else "moved; there was no position before")]
+    if moved.undo is None:
+        return [*views, Note("moved; there was no position before")]
+    if staying := sum(each.before is None for each in moved.moves):
+        views.append(Note(f"the undo is not complete: {_staying(staying)}", is_warning=True))
+    return [*views, Note(f"moved; undo: {moved.undo}")]
 
 
 def _move_row(move: Move) -> tuple[str, ...]:
