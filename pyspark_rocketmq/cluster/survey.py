@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from ..broker_errors import ConsumerNotOnline, GroupWithoutMembers
-from ..errors import RocketMQError
+from ..errors import AnswerMismatch, RocketMQError, located
 from ..model import Address, MessageQueue
 from ..net.deadline import Deadline
 from ..wire.bodies import (
@@ -122,7 +122,7 @@ class Survey:
         """Return the bounds and the last store time of each queue of a topic, from the masters of these brokers."""
 
         def read(reply: Reply) -> dict[MessageQueue, TopicOffset]:
-            return self._unwrapped(reply.body(TopicStatsTable).offset_table)
+            return self._unwrapped(reply, reply.body(TopicStatsTable).offset_table)
 
         return self._ask_masters(brokers, GetTopicStatsInfoRequestHeader(topic=topic), read, deadline)
 
@@ -140,7 +140,7 @@ class Survey:
         """
 
         def read(reply: Reply) -> dict[MessageQueue, OffsetWrapper]:
-            return self._unwrapped(reply.body(ConsumeStats).offset_table)
+            return self._unwrapped(reply, reply.body(ConsumeStats).offset_table)
 
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         return self._ask_masters(brokers, header, read, deadline)
@@ -208,7 +208,12 @@ class Survey:
             results[number] = result
         return results
 
-    def _unwrapped(self, table: Mapping[MessageQueue, T]) -> dict[MessageQueue, T]:
+    def _unwrapped(self, reply: Reply, table: Mapping[MessageQueue, T]) -> dict[MessageQueue, T]:
+        """Return a broker's table by the user's names; raise `AnswerMismatch` if it has queues of another broker."""
+        for queue in table:
+            if queue.broker_name != reply.request.broker_name:
+                with located(reply.request.where()):
+                    raise AnswerMismatch(f"the response reports {queue}, a queue of another broker")
         return {self._namespace.unwrap_queue(queue): each for queue, each in table.items()}
 
 

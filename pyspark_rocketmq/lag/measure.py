@@ -22,11 +22,11 @@ from ..cluster.names import READER_GROUP
 from ..cluster.routes import BrokerEndpoints
 from ..cluster.servers import Reply
 from ..cluster.survey import number_in
-from ..errors import MalformedFrame, RocketMQError, located
-from ..model import MessageQueue, sort_queues
+from ..errors import AnswerMismatch, MalformedFrame, RocketMQError, located
+from ..model import MessageQueue, is_light, sort_queues
 from ..pull.remoting import pull_header
 from ..pull.settings import Subscription
-from ..wire.record import decode_records, message_count_of
+from ..wire.record import Record, decode_records, message_count_of
 from .figures import Figure, Lag, QueueLag, TotalLag
 from .standings import NO_POSITION, Standing, Standings, fetch_group_standings, fetch_query_standings
 
@@ -180,7 +180,8 @@ def _pull_each(
             count = _SAMPLE if queue in sampled else 1
             requests[queue] = to_queue(queue, pull_header(queue, READER_GROUP, Subscription(), offsets[queue], count))
         results = cluster.brokers.try_all(requests)
-        found |= {queue: _read_next(result, offsets[queue]) for queue, result in results.items()}
+        wrap = cluster.settings.namespace.wrap_queue
+        found |= {queue: _read_next(result, wrap(queue), offsets[queue]) for queue, result in results.items()}
     return found
 
 
@@ -190,7 +191,7 @@ def _portions(queues: Iterable[MessageQueue]) -> Iterator[list[MessageQueue]]:
     return (spread[start : start + _PORTION] for start in range(0, len(spread), _PORTION))
 
 
-def _read_next(result: Reply | RocketMQError, offset: int) -> _Found:
+def _read_next(result: Reply | RocketMQError, queue: MessageQueue, offset: int) -> _Found:
     if isinstance(result, PullNotFound | PullRetryImmediately):
         return None
     if isinstance(result, RocketMQError):
@@ -198,12 +199,22 @@ def _read_next(result: Reply | RocketMQError, offset: int) -> _Found:
     try:
         with located(result.request.where()):
             records = decode_records(result.command.body)
+            _require_queue(records, queue)
             count = sum(map(message_count_of, records))
     except RocketMQError as error:
         return error
     if not records:
         return None
     return _Next(offset, records[0].store_timestamp, (len(result.command.body), count))
+
+
+def _require_queue(records: Iterable[Record], queue: MessageQueue) -> None:
+    """Raise `AnswerMismatch` if a record names another queue; those of a light topic name any."""
+    if is_light(queue):
+        return
+    for record in records:
+        if (record.topic, record.queue_id) != (queue.topic, queue.queue_id):
+            raise AnswerMismatch(f"the response holds a message of {record.topic}, queue {record.queue_id}")
 
 
 def _mean_sizes(found: Mapping[MessageQueue, _Found]) -> dict[tuple[str, str], float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -371,6 +372,16 @@ def test_the_age_of_an_inner_batch_is_that_of_its_record() -> None:
 
     assert (lag.messages, lag.gone, lag.seconds.value) == (Figure(2), Figure(0), about(60))
     assert lag.bytes == Figure(round(2 * len(encode_record(INNER_BATCH)) / 4))
+
+
+@pytest.mark.parametrize("other", [{"topic": "bills"}, {"queue_id": 1}])
+def test_the_message_of_another_queue_tells_nothing(other: dict[str, Any]) -> None:
+    """If a broker returns a message of another queue, its age is not that of the next message."""
+    found = group_lag(scripted_cluster(replace(INNER_BATCH, **other)))
+
+    lag = by_queue(found)[A0]
+    assert lag.messages == Figure(2)
+    assert all("[ANSWER_MISMATCH]" in str(each.unknown) for each in (lag.seconds, lag.bytes, lag.retention_seconds))
 
 
 @pytest.mark.parametrize(
