@@ -182,6 +182,17 @@ def test_what_the_planner_reports_is_there(listener: LagListener) -> None:
     assert found["query_queues_without_position", "archive"] == 1
 
 
+@pytest.mark.parametrize("broken", [{"losses": {"BELOW_MIN": "2"}}, {"losses": [1]}, {"failed_commits": None}])
+def test_a_broken_status_breaks_no_scrape(listener: LagListener, broken: Mapping[str, Any]) -> None:
+    """If a status is not as this release writes it, its metrics are absent, and all others are there."""
+    status = PlannerStatus(**STATUS, **measure_lag({}, {queue_of(0): 1}))
+    tell(listener, {queue_of(0): 0}, status={**status.as_json(), **broken})
+    found = metrics(listener)
+
+    assert ("query_failed_commits_total", "archive") not in found
+    assert found["query_lag_messages", "archive"] == 0
+
+
 def test_the_page_has_every_metric(listener: LagListener) -> None:
     """The page docs/monitoring.md lists every metric, and its alerts use only metrics that exist."""
     status = PlannerStatus(**STATUS, **measure_lag({}, {queue_of(0): 1}))
