@@ -104,7 +104,7 @@ class LagListener(StreamingQueryListener):
         if found is None:
             return None
         lag = self._measure(found)
-        _tell_unknown(run, lag)
+        _tell_troubles(run, lag)
         return QueryReport(
             event.query, event.query_id, event.run_id, lag, time.time(), run.activity, tuple(found.statuses)
         )
@@ -132,12 +132,18 @@ def _take(progress: StreamingQueryProgress) -> ProgressEvent:
     )
 
 
-def _tell_unknown(run: WatchedRun, lag: Lag) -> None:
-    trouble = "a part of its lag is unknown"
-    if lag.total.messages.unknown is None:
-        run.end_trouble(trouble)
-    else:
-        run.begin_trouble(trouble, lag.total.messages.unknown)
+def _tell_troubles(run: WatchedRun, lag: Lag) -> None:
+    total = lag.total
+    figures = (total.messages, total.gone, total.bytes, total.seconds, total.retention_seconds)
+    reasons = {
+        "a part of its lag is unknown": next((each.unknown for each in figures if each.unknown is not None), None),
+        "ages are by the clock of this machine": next(iter(lag.without_clock.values()), None),
+    }
+    for trouble, reason in reasons.items():
+        if reason is None:
+            run.end_trouble(trouble)
+        else:
+            run.begin_trouble(trouble, reason)
 
 
 def _ignore(report: QueryReport) -> None:

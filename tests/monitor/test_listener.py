@@ -163,6 +163,39 @@ def test_a_broker_that_hangs_makes_only_its_queues_unknown(
     assert len(told) == 2 and "broker-b" in told[0] and told[1].startswith("query archive: no longer:")
 
 
+def test_ages_by_the_clock_of_this_machine_are_told(
+    stub: StubCluster, listen: Listen, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If a broker does not tell its time, ages depend on the clock here; the log says so, and when it is over."""
+    stub.put(TOPIC, b"x", queue_id=0, broker="broker-a")
+    asked = stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.GET_BROKER_RUNTIME_INFO, times=None)
+    listener = listen()
+    with caplog.at_level(logging.INFO, "pyspark_rocketmq.monitor"):
+        tell(listener, {queue_of(0): 0})
+        wait_for(lambda: asked.fired >= 2, "two rounds")
+        stub.faults.clear()
+        wait_for(lambda: len(caplog.records) >= 2, "the broker tells its time")
+
+    begun, over = [record.getMessage() for record in caplog.records]
+    assert "ages are by the clock of this machine" in begun and "[BROKER_NO_PERMISSION]" in begun
+    assert over.startswith("query archive: no longer:")
+
+
+def test_an_age_that_is_unknown_has_its_reason_in_the_log(
+    stub: StubCluster, listen: Listen, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has the reason also if the number of messages is known, and only what depends on them is not."""
+    stub.put(TOPIC, b"x", queue_id=0, broker="broker-a")
+    stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.PULL_MESSAGE, times=None)
+    listener = listen()
+    tell(listener, {queue_of(0): 0})
+
+    total = report_of(listener).lag.total
+
+    assert (total.messages.value, total.messages.unknown, total.seconds.value) == (1, None, None)
+    assert "a part of its lag is unknown: [BROKER_NO_PERMISSION]" in caplog.text
+
+
 def test_without_a_name_server_all_is_unknown(stub: StubCluster, listen: Listen) -> None:
     """If no brokers can be found, each queue is listed with its position, and with the reason for the rest."""
     stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.GET_BROKER_CLUSTER_INFO, at=NAME_SERVER, times=None)
