@@ -24,6 +24,7 @@ from ..wire.bodies import (
     SubscriptionGroupWrapper,
     TopicConfig,
     TopicConfigSerializeWrapper,
+    TopicList,
     TopicOffset,
     TopicStatsTable,
 )
@@ -36,6 +37,7 @@ from ..wire.commands import (
     GetConsumerRunningInfoRequestHeader,
     GetConsumeStatsRequestHeader,
     GetTopicStatsInfoRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
     RequestHeader,
 )
 from .nameserver import NameServers
@@ -114,6 +116,16 @@ class Survey:
         placed = {name: _place(broker, _running_info_header(group, name)) for name, broker in places.items()}
         return self._ask_each(placed, lambda reply: reply.body(ConsumerRunningInfo), deadline)
 
+    def fetch_topics_of_group(
+        self, brokers: Iterable[BrokerEndpoints], group: str, deadline: Deadline | None = None
+    ) -> Surveyed[set[str]]:
+        """Return the topics in which a group has positions, from each master; masters before 5.0 refuse."""
+
+        def read(reply: Reply) -> set[str]:
+            return set(map(self._namespace.unwrap, reply.body(TopicList).topic_list))
+
+        return self._ask_masters(brokers, QueryTopicsByConsumerRequestHeader(group=group), read, deadline)
+
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     def fetch_topic_stats(
@@ -136,7 +148,8 @@ class Survey:
         """Return, from each master, a group's position in each queue and the queue's end.
 
         These are the queues of one topic or, without `topic`, of all topics in which the group has a position. A broker
-        reports 0 for a missing position.
+        reports 0 for a missing position. While it knows members of the group, it leaves out topics to which none of
+        them subscribes.
         """
 
         def read(reply: Reply) -> dict[MessageQueue, OffsetWrapper]:

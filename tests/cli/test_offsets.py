@@ -455,6 +455,25 @@ def test_the_brokers_of_a_move_are_listed(run: RunCommand, stub: StubCluster) ->
     assert "2 of 2 queues at broker-a" in one
 
 
+@pytest.mark.parametrize("release", ["5.3.3", "4.9.7"])
+def test_topics_that_members_do_not_subscribe_to_are_exported(run_command: RunCommand, release: str) -> None:
+    """While a group has members, statistics hide its other topics; a broker that tells no more is named."""
+    left = MessageQueue("left", "broker-a", 0)
+    with StubCluster(1, topics={TOPIC: 1, "left": 1}, emulate=release) as stub:
+        cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
+        cluster.admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
+        for topic in (TOPIC, "left"):
+            stub.put(topic, b"x", queue_id=0)
+            cluster.offsets.commit(GROUP, {MessageQueue(topic, "broker-a", 0): 1})
+        settings = PullConsumerSettings(group=GROUP, subscriptions=TOPIC, instance_name="one")
+        with PullConsumer(stub.name_server, settings):
+            until(lambda: stub.groups().get(GROUP), "it is a member")
+            exported = run_command("offsets", "export", GROUP, name_server=stub.name_server)
+
+    is_told = "broker-a tells only of topics to which live members of the group subscribe" in exported.err
+    assert (left.topic in json.loads(exported.out)["positions"], is_told) == (release != "4.9.7", release == "4.9.7")
+
+
 def test_an_export_is_imported(run: RunCommand, stub: StubCluster, tmp_path: Path) -> None:
     """`offsets import` puts another group where `offsets export` found one."""
     file = tmp_path / "exported.json"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import OptionError, RocketMQError
+from ...errors import OptionError, RocketMQError, TopicNotFound
 from ...model import MessageQueue, sort_queues
 from ..asking import fetch_brokers
 from ..command import Command, Parameter
@@ -117,14 +117,42 @@ def _show(session: Session, group: str, topic: tuple[str, ...]) -> GroupOffsets:
 
 def _topics_of(session: Session, group: str) -> list[str]:
     """Return the topics in which a group has positions; raise if it has none, or if a broker does not tell."""
-    found = session.cluster.survey.fetch_consume_stats(fetch_brokers(session), group)
+    brokers = fetch_brokers(session)
+    found = session.cluster.survey.fetch_consume_stats(brokers, group)
     for each in found.values():
         if isinstance(each, RocketMQError):
             raise each
     topics = {queue.topic for table in found.values() if not isinstance(table, RocketMQError) for queue in table}
+    topics |= _find_hidden(session, brokers, group, topics)
     if not topics:
         raise NotFound(f"no broker has a position of group {group}", advice="check the name: groups list shows all")
     return sorted(topics)
+
+
+def _find_hidden(
+    session: Session, brokers: Collection[BrokerEndpoints], group: str, shown: Collection[str]
+) -> set[str]:
+    """Return further topics of a group, which statistics leave out while it has members; warn where none can be had."""
+    survey, warn = session.cluster.survey, session.screen.warn
+    told = survey.fetch_topics_of_group(brokers, group)
+    refusing = [each for each in brokers if isinstance(told[each.broker_name], RocketMQError)]
+    for name, members in survey.fetch_connections(refusing, group).items():
+        if isinstance(members, RocketMQError) or members.connection_set:
+            warn(
+                f"{name} tells only of topics to which live members of the group subscribe, if it has any: "
+                "name others with --topic"
+            )
+    hidden = {topic for each in told.values() if not isinstance(each, RocketMQError) for topic in each} - set(shown)
+    return {topic for topic in hidden if _is_there(session, topic)}
+
+
+def _is_there(session: Session, topic: str) -> bool:
+    """Return whether a topic exists: positions stay behind when a topic is deleted."""
+    try:
+        session.cluster.routes.route(topic)
+    except TopicNotFound:
+        return False
+    return True
 
 
 def _show_offsets(found: GroupOffsets) -> list[View]:
