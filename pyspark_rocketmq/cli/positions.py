@@ -7,11 +7,12 @@ The JSON is that of the option `startingOffsets`: topic → broker → queue id 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import OptionError
+from ..errors import OptionError, RocketMQError
 from ..model import MessageQueue
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class PositionsFile(NamedTuple):
 
 _OLDEST_MS = 10**11
 """A time in 1973: a smaller number, other than 0, is one of seconds, or a date without dashes."""
+_SKEW_S = 5.0
+"""Differences between clocks up to this one are not told."""
 _MOST_BYTES = 64 * 1024 * 1024
 _TIME = "earliest, latest or a time (-2h, 2026-01-31T00:00:00Z)"
 WHERE = "earliest, latest, a time (-2h, 2026-01-31T00:00:00Z) or group:NAME"
@@ -80,20 +83,41 @@ def resolve(
 ) -> dict[MessageQueue, int]:
     """Return the offset of each queue to which a text leads: `earliest`, `latest`, a time, or `group:NAME`.
 
-    A queue in which the group has no position is left out. A position outside its queue and a time in the future are
-    taken with a warning. Raise `OptionError` for any other text.
+    A queue in which the group has no position is left out. A position outside its queue, a time in the future, and a
+    time where a broker has another clock are taken with a warning. Raise `OptionError` for any other text.
     """
     from ..offsets.requested import AtTime
 
     kind, colon, other = where.partition(":")
     if kind.lower() != "group" or not colon:
         place = _read_place(option, where, now_ms, WHERE)
-        if isinstance(place.everywhere, AtTime) and place.everywhere.time_ms > now_ms:
-            warn(f"{where} is in the future: it means the end of each queue")
+        if isinstance(place.everywhere, AtTime):
+            _warn_of_clocks(cluster, queues, now_ms, warn)
+            if place.everywhere.time_ms > now_ms:
+                warn(f"{where} is in the future: it means the end of each queue")
         return _resolve(cluster, queues, option, place)
     positions = cluster.offsets.fetch_committed(other, queues)
     _warn_of_outside(list(_find_outside(cluster, positions)), warn)
     return positions
+
+
+def _warn_of_clocks(
+    cluster: Cluster, queues: Collection[MessageQueue], now_ms: int, warn: Callable[[str], None]
+) -> None:
+    """Warn of brokers whose clock differs from the one here; `now_ms` is the time now."""
+    from ..cluster.clocks import skew_ms
+    from .moving import find_brokers
+
+    began_s = time.monotonic()
+    names = {queue.broker_name for queue in queues}
+    brokers = [each for each in find_brokers(cluster, queues) if each.broker_name in names]
+    found = cluster.survey.fetch_master_infos(brokers)
+    answered_ms = now_ms + int(1000 * (time.monotonic() - began_s))
+    for name, figures in found.items():
+        skew_s = 0 if isinstance(figures, RocketMQError) else (skew_ms(figures, now_ms, answered_ms) or 0) / 1000
+        if abs(skew_s) > _SKEW_S:
+            side = "ahead of" if skew_s > 0 else "behind"
+            warn(f"the clock of {name} is {abs(skew_s):.0f} s {side} the one here; times of messages are by it")
 
 
 def resolve_time(

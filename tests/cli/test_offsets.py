@@ -93,6 +93,20 @@ def test_a_time_in_the_future_is_told(run: RunCommand) -> None:
     assert epoch.code == Exit.NEEDS_APPLY and epoch.err == ""
 
 
+@pytest.mark.parametrize(("jump_s", "told"), [(-600, "600 s behind"), (600, "600 s ahead of"), (0, None)])
+def test_a_time_by_another_clock_is_told(run: RunCommand, stub: StubCluster, jump_s: int, told: str | None) -> None:
+    """Messages have times by their broker's clock: where it is behind, `-5m` is in its future, and skips everything."""
+    stub.faults.clock_jump(1000 * jump_s)
+
+    ran = seek(run, "--to", "-5m")
+
+    assert ran.code == Exit.NEEDS_APPLY
+    if told:
+        assert f"the clock of broker-a is {told} the one here" in ran.err
+    else:
+        assert ran.err == ""
+
+
 def test_nothing_moves_without_apply(run: RunCommand, stub: StubCluster, tmp_path: Path) -> None:
     """`offsets seek` shows the moves and exits with 6; neither positions nor files change."""
     ran = seek(run, "--to", "latest", "--json")
