@@ -141,7 +141,12 @@ def resolve_file(
     tree = content.tree
     topics = sorted({place.topic for place in tree.targets})
     queues = readable_queues(cluster, topics)
-    tree.require_known(queues)
+    try:
+        tree.require_known(queues)
+    except OptionError as error:
+        if content.is_export:
+            error.advice = f"bring its broker back, or {error.advice}"
+        raise
     named = [queue for queue in queues if tree.target(queue) is not None]
     positions = _resolve(cluster, named, path, tree)
     # The others are words, which were just resolved: retention may have moved the front since.

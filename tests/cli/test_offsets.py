@@ -240,6 +240,22 @@ def test_a_repeated_move_does_not_hide_the_first_way_back(run: RunCommand, stub:
     assert "the undo of a repeated command leads only to where the group is now" in failed.err
 
 
+def test_an_undo_waits_for_a_broker_that_is_away(run: RunCommand, stub: StubCluster) -> None:
+    """An undo moves all queues or none: while a broker is not registered it is refused, and later it works."""
+    moved = seek(run, "--to", "latest", "--apply", "--json")
+    undo = shlex.split(moved.document["undo"])[1:]
+    stub.faults.broker_down("broker-b")
+    refused = run(*undo)
+    untouched = stub.offsets(GROUP)
+    stub.faults.broker_up("broker-b")
+
+    undone = run(*undo)
+
+    assert (refused.code, untouched) == (Exit.USAGE, ENDS)
+    assert "bring its broker back, or leave it out" in refused.err
+    assert (undone.code, stub.offsets(GROUP)) == (Exit.DONE, POSITIONS)
+
+
 def test_what_an_undo_leaves_is_told(run: RunCommand, stub: StubCluster) -> None:
     """Queues in which the group had no position before stay where they are moved, and both outputs count them."""
     cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
