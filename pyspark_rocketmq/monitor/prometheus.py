@@ -133,7 +133,7 @@ class LagCollector(Collector):
         self._most_queues = most_queues
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of all queries that go on; of two runs under one name, those of the newer one."""
+        """Yield the metrics of all queries that go on; of two queries under one name, those of the newer one."""
         found = (report for listener in self._listeners for report in listener.reports())
         reports = list({report.query: report for report in found}.values())
         parts = [part for report in reports for part in _divide(report, self._most_queues)]

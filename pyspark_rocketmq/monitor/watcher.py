@@ -85,12 +85,17 @@ class Watcher:
             if run := self._runs.get(event.run_id):
                 run.note(event)
             else:
+                self._forget_earlier_run(event.query_id)
                 self._runs[event.run_id] = WatchedRun(event)
                 self._changed.notify()
             if self._thread is None:
                 thread = threading.Thread(target=self._serve, name="rocketmq-monitor", daemon=True)
                 thread.start()
                 self._thread = thread
+
+    def _forget_earlier_run(self, query_id: str) -> None:
+        """Forget a query's run whose end was missed: a query has one run at a time."""
+        self._runs = {run_id: run for run_id, run in self._runs.items() if run.event.query_id != query_id}
 
     def note_idle(self, run_id: str) -> None:
         """Take over a sign of life of a run that has nothing to read."""

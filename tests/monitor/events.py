@@ -32,6 +32,7 @@ def progress_event(
     positions: Mapping[MessageQueue, int] | None,
     *,
     name: str | None = "archive",
+    query: str = "query-1",
     run: str = "run-1",
     rows: int = 0,
     durations: Mapping[str, int] = BATCH,
@@ -48,7 +49,7 @@ def progress_event(
     if status is not None:
         source["latestOffset"] = {"status": status}
     progress = SimpleNamespace(
-        id="query-1",
+        id=query,
         runId=run,
         name=name,
         numInputRows=rows,

@@ -132,6 +132,20 @@ def test_the_thread_ends_with_the_last_query(listen: Listen) -> None:
         wait_for(lambda: monitor_threads() == 0, "the thread ends")
 
 
+def test_a_query_has_one_run(listen: Listen) -> None:
+    """A run whose end the listener missed, because it was removed for a while, ends with the next run of its query."""
+    listener = listen()
+    tell(listener, {queue_of(0): 0})
+    tell(listener, {queue_of(0): 0}, run="run-9", query="query-2", name="other")
+    for run in ("run-1", "run-9"):
+        report_of(listener, run)
+
+    tell(listener, {queue_of(0): 0}, run="run-2")
+    report_of(listener, "run-2")
+
+    assert {each.run_id for each in listener.reports()} == {"run-9", "run-2"}
+
+
 def test_a_closed_listener_reports_nothing(listen: Listen) -> None:
     """After `close` events are ignored, and there is no thread."""
     listener = listen()

@@ -158,9 +158,9 @@ def test_series_are_bounded(listener: LagListener, most: int, kinds: int) -> Non
 
 
 def test_series_end_with_their_query(listener: LagListener) -> None:
-    """A query that has ended has no sample; of two runs under one name, the newer one has."""
+    """A query that has ended has no sample; of two queries under one name, the newer one has."""
     tell(listener, {queue_of(0): 0})
-    tell(listener, {queue_of(1): 0}, run="run-2")
+    tell(listener, {queue_of(1): 0}, query="query-2", run="run-2")
     both = metrics(listener, runs=2)
     listener.onQueryTerminated(run_event("run-1"))
     newer = metrics(listener, runs=1)
