@@ -136,6 +136,24 @@ def test_a_queue_without_a_position_is_unknown_unless_it_is_empty(stub: StubClus
     assert found.total.messages.value == 3
 
 
+@pytest.mark.parametrize("topic", [None, T])
+def test_a_broker_without_a_position_is_not_left_out(stub: StubCluster, topic: str | None) -> None:
+    """A broker tells nothing of topics in which the group has no position; its queues count all the same."""
+    cluster = cluster_of(stub)
+    store(stub, A0, 3)
+    store(stub, B0, 3, first_ms=0)
+    cluster.offsets.commit(G, {A0: 3})
+    # Brokers before 5.0 report 0 for a missing position while the queue's first message is in their memory.
+    stub.expire(T, 0, 1, broker="broker-b")
+
+    found = group_lag(cluster, topic)
+
+    lag = by_queue(found)
+    assert len(lag) == 4 and lag[A0].messages == lag[A1].messages == Figure(0)
+    assert (lag[B0].end, lag[B0].messages.unknown) == (Figure(3), "the group has committed no position in this queue")
+    assert (found.total.messages.value, found.total.unknown_queues) == (0, 1)
+
+
 def test_a_broker_that_is_away_makes_its_queues_unknown(stub: StubCluster) -> None:
     """Queues of a broker that does not answer are listed as unknown with its error, and the total counts them."""
     cluster = cluster_of(stub)
