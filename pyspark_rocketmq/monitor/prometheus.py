@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from ..errors import OptionError
 from ..lag.figures import QueueLag, TotalLag
+from ..model import Finding
 from ..source.reports import PlannerStatus
 from .listener import LagListener
 from .reports import QueryReport
@@ -205,8 +206,11 @@ def _fill(
 
 
 def _losses(report: QueryReport) -> Counter[str]:
-    """Return the losses of all sources of a query by the name of the finding."""
-    found: Counter[str] = Counter()
+    """Return the losses of all sources of a query by the name of the finding; none if no planner reports.
+
+    Findings without a loss are 0, since Prometheus sees no increase where a series begins.
+    """
+    found: Counter[str] = Counter(dict.fromkeys(Finding.__members__, 0) if report.statuses else {})
     for status in report.statuses:
         found.update(status.losses)
     return found

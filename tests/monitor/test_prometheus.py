@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker_stub import StubCluster
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import Finding, MessageQueue
 from pyspark_rocketmq.monitor import LagListener, prometheus
 from pyspark_rocketmq.monitor.prometheus import LagCollector, serve_metrics
 from pyspark_rocketmq.source.reports import PlannerStatus, measure_lag
@@ -180,6 +180,18 @@ def test_what_the_planner_reports_is_there(listener: LagListener) -> None:
     assert found["query_losses_total", "archive", "BELOW_MIN"] == 2
     assert (found["query_failed_commits_total", "archive"], found["query_commits_refused", "archive"]) == (3, 1)
     assert found["query_queues_without_position", "archive"] == 1
+
+
+def test_losses_count_from_zero(listener: LagListener) -> None:
+    """Each finding has a sample before its first loss: Prometheus sees no increase where a series begins."""
+    status = PlannerStatus(**{**STATUS, "losses": {}}, **measure_lag({}, {queue_of(0): 1}))
+    tell(listener, {queue_of(0): 0}, status=status.as_json())
+    tell(listener, {queue_of(0): 0}, query="query-2", run="run-2", name="without")
+    found = metrics(listener, runs=2)
+
+    assert {key[2:]: value for key, value in found.items() if key[0] == "query_losses_total"} == {
+        (finding.name,): 0 for finding in Finding
+    }
 
 
 @pytest.mark.parametrize("broken", [{"losses": {"BELOW_MIN": "2"}}, {"losses": [1]}, {"failed_commits": None}])
