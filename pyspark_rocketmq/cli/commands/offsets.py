@@ -400,7 +400,7 @@ COMMANDS = (
         _show_starting,
         parameters=(Parameter("WHEN", WHERE, is_required=True), _TOPICS),
         details="Prints the JSON that the option startingOffsets takes. A time means the first message stored at or "
-        "after it, in a queue without one the end.",
+        "after it by its broker's clock, in a queue without one the end.",
         examples=(
             "pyspark-rocketmq offsets at -2h --topic orders",
             "pyspark-rocketmq offsets at earliest --topic orders",
@@ -418,7 +418,8 @@ COMMANDS = (
             _APPLY,
             _UNDO,
         ),
-        details=f"Moves the group's positions in all queues of the topics. {_MOVING}",
+        details="Moves the group's positions in all queues of the topics. A time means the first message stored at or "
+        f"after it by its broker's clock, in a queue without one the end. {_MOVING}",
         examples=("pyspark-rocketmq offsets seek billing --topic orders --to group:billing",),
         verdict=_verdict,
     ),
