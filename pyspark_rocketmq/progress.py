@@ -23,6 +23,7 @@ from pyspark.sql.streaming.listener import (
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
+    StreamingQueryProgress,
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -74,6 +75,8 @@ class CommitListener(StreamingQueryListener):
         self._group = self._settings.require_group()
         self._committers: dict[str, Committer] = {}
         """The committing thread of each run that goes on, by run id; no two queries of a group read the same queue."""
+        self._finishing: dict[str, Committer] = {}
+        """That of the last run that has ended, by query id; it may still repeat a commit that failed."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing: no batch is finished yet."""
@@ -81,16 +84,20 @@ class CommitListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Give the positions of a finished batch to the committing thread; do not wait for it."""
         if positions := _finished(event.progress, self._group):
-            self._find_committer(str(event.progress.runId)).acknowledge(positions)
+            self._find_committer(event.progress).acknowledge(positions)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Commit pending positions now, because this query reports no further progress."""
         if committer := self._committers.pop(str(event.runId), None):
             committer.flush(_FLUSH_S)
             committer.finish()
+            self._finishing[str(event.id)] = committer
 
-    def _find_committer(self, run_id: str) -> Committer:
+    def _find_committer(self, progress: StreamingQueryProgress) -> Committer:
+        run_id = str(progress.runId)
         if run_id not in self._committers:
+            if earlier := self._finishing.pop(str(progress.id), None):
+                earlier.close()  # This run is further on.
             self._committers[run_id] = Committer(_make_writer(self._settings, self._group).commit)
         return self._committers[run_id]
 

@@ -31,7 +31,7 @@ def progress(*offsets: int, group: str | None = GROUP, topic: str = TOPIC, run: 
     if group:
         end["group"] = group
     sources = [{"endOffset": offset} for offset in (end, 17, None, {"logOffset": 3})]
-    return SimpleNamespace(json=json.dumps({"sources": [*sources, {}]}), runId=run)
+    return SimpleNamespace(json=json.dumps({"sources": [*sources, {}]}), id="query-1", runId=run)
 
 
 def over_connect(last: Any) -> Any:
@@ -115,7 +115,7 @@ def test_a_listener_follows_the_queries_of_its_group(stub: StubBroker) -> None:
 
 def end(listener: CommitListener, run: str = "run-1") -> None:
     """Tell a listener that a run of a query has ended."""
-    listener.onQueryTerminated(SimpleNamespace(runId=run))  # type: ignore[arg-type]
+    listener.onQueryTerminated(SimpleNamespace(id="query-1", runId=run))  # type: ignore[arg-type]
 
 
 def committing_threads() -> int:
@@ -149,6 +149,21 @@ def test_a_commit_that_fails_at_the_end_is_repeated(stub: StubBroker) -> None:
 
     wait_for(lambda: committing_threads() == before, "the thread has ended")
     assert stub.offsets(GROUP) == {queue_of(0): 3, queue_of(1): 1}
+
+
+def test_a_query_that_restarts_leaves_no_threads(stub: StubBroker) -> None:
+    """The positions of a run replace those that earlier runs of the query could not commit."""
+    before = committing_threads()
+    stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.UPDATE_CONSUMER_OFFSET, times=None)
+    listener = CommitListener(options(stub))
+    for number in range(3):
+        listener.onQueryProgress(SimpleNamespace(progress=progress(number, 0, run=f"run-{number}")))  # type: ignore[arg-type]
+        end(listener, f"run-{number}")
+
+    wait_for(lambda: committing_threads() == before + 1, "the threads of earlier runs end")
+    stub.faults.clear()
+    wait_for(lambda: stub.offsets(GROUP) == {queue_of(0): 2, queue_of(1): 0}, "the last run's positions are committed")
+    wait_for(lambda: committing_threads() == before, "its thread ends")
 
 
 # --- lag -------------------------------------------------------------------------------------------------------------
