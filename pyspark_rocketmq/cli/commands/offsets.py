@@ -429,7 +429,8 @@ COMMANDS = (
         _export,
         _show_export,
         parameters=(_GROUP, _SOME_TOPICS),
-        details="Prints the JSON that offsets import reads.",
+        details="Prints the JSON that offsets import reads. Queues in which the group has no position, and those of a "
+        "broker that is not registered or serves no reads, are not in it.",
         examples=("pyspark-rocketmq offsets export billing",),
     ),
     Command(
