@@ -16,7 +16,6 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from pyspark.sql.streaming.listener import (
@@ -24,6 +23,7 @@ from pyspark.sql.streaming.listener import (
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
+    StreamingQueryProgress,
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -32,7 +32,7 @@ from .errors import OptionError
 from .lag.figures import Lag
 from .lag.measure import measure_positions
 from .model import MessageQueue
-from .offsets.position import Position, parse_position
+from .offsets.position import SENTINEL, Position, parse_position
 from .options import HelperOptions, parse_helper_options
 from .source.commit import Committer, GroupCheck, OffsetWriter
 from .source.reports import PlannerStatus, parse_status
@@ -65,13 +65,18 @@ def commit_offsets(query: StreamingQuery, options: Mapping[str, str]) -> None:
 
 
 class CommitListener(StreamingQueryListener):
-    """Commits, at each progress event of a query, the positions after the batch that has finished."""
+    """Commits, at each progress event of a query, the positions after the batch that has finished.
+
+    After the end of a query it commits nothing more for it, so that the group may be moved by others.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._settings = parse_helper_options(options)
         self._group = self._settings.require_group()
-        self._finished: Mapping[MessageQueue, int] = {}
-        """The finished positions of all queries of the group; no two of them read the same queue."""
+        self._committers: dict[str, Committer] = {}
+        """The committing thread of each run that goes on, by run id; no two queries of a group read the same queue."""
+        self._finishing: dict[str, Committer] = {}
+        """That of the last run that has ended, by query id; it may still repeat a commit that failed."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing: no batch is finished yet."""
@@ -79,34 +84,39 @@ class CommitListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Give the positions of a finished batch to the committing thread; do not wait for it."""
         if positions := _finished(event.progress, self._group):
-            self._finished = {**self._finished, **positions}
-            self._committer.acknowledge(self._finished)
+            self._find_committer(event.progress).acknowledge(positions)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Commit pending positions now, because this query reports no further progress."""
-        self._committer.flush(_FLUSH_S)
+        if committer := self._committers.pop(str(event.runId), None):
+            committer.flush(_FLUSH_S)
+            committer.finish()
+            self._finishing[str(event.id)] = committer
 
-    @cached_property
-    def _committer(self) -> Committer:
-        return Committer(_make_writer(self._settings, self._group).commit)
+    def _find_committer(self, progress: StreamingQueryProgress) -> Committer:
+        run_id = str(progress.runId)
+        if run_id not in self._committers:
+            if earlier := self._finishing.pop(str(progress.id), None):
+                earlier.close()  # This run is further on.
+            self._committers[run_id] = Committer(_make_writer(self._settings, self._group).commit)
+        return self._committers[run_id]
 
 
 def lag(query: StreamingQuery, options: Mapping[str, str]) -> Lag:
     """Return how far a query is behind: what brokers hold now after the positions of its last progress event.
 
     A batch that runs now counts as unread. A figure that cannot be known has the reason, and is never 0; so has the
-    total before the first progress event. A source whose position cannot be read makes it a bound.
+    total before the first progress event. A source without a position, or with one that cannot be read, makes it a
+    bound.
 
     Args:
         query: A query that reads RocketMQ, running or ended.
         options: The options of the query's reader; name servers and credentials suffice.
     """
     progress = query.lastProgress
-    found = list(_positions(progress)) if progress else []
-    positions = {queue: offset for each in found for queue, offset in each.next.items()}
+    positions = _slowest(progress) if progress else {}
     cluster = open_cluster(parse_helper_options(options).cluster)
-    missing = _why_missing(progress, bool(found))
-    return measure_positions(cluster, positions, now_ms=time.time_ns() // 1_000_000, missing=missing)
+    return measure_positions(cluster, positions, now_ms=time.time_ns() // 1_000_000, missing=_why_missing(progress))
 
 
 def planner_status(query: StreamingQuery) -> list[PlannerStatus]:
@@ -130,7 +140,7 @@ class QueryPosition(NamedTuple):
     """The position of a query after a batch, from one progress event."""
 
     positions: dict[MessageQueue, int]
-    """The next offset to read of each queue, of all RocketMQ sources."""
+    """The next offset to read of each queue, of all RocketMQ sources; of several in one queue, the smallest."""
     missing: str | None
     """The reason why further positions are not known."""
     statuses: list[PlannerStatus]
@@ -141,8 +151,15 @@ def read_position(progress: HasJson) -> QueryPosition | None:
     """Return the position of a query after the batch of a progress event; None if it has no RocketMQ source."""
     if not any(map(_is_ours, _offsets(progress, "endOffset"))):
         return None
-    positions = {queue: offset for each in _positions(progress) for queue, offset in each.next.items()}
-    return QueryPosition(positions, _why_missing(progress, has_positions=True), _statuses(progress))
+    return QueryPosition(_slowest(progress), _why_missing(progress), _statuses(progress))
+
+
+def _slowest(progress: HasJson) -> dict[MessageQueue, int]:
+    """Return the position in each queue; of several sources that read the same one, that of the slowest."""
+    slowest: dict[MessageQueue, int] = {}
+    for each in _positions(progress):
+        slowest |= {queue: min(offset, slowest.get(queue, offset)) for queue, offset in each.next.items()}
+    return slowest
 
 
 def _statuses(progress: HasJson) -> list[PlannerStatus]:
@@ -168,17 +185,18 @@ def _positions(progress: HasJson) -> Iterable[Position]:
                 yield position
 
 
-def _why_missing(progress: HasJson | None, has_positions: bool) -> str | None:
+def _why_missing(progress: HasJson | None) -> str | None:
     """Return why the positions of a query are not complete; None if they are."""
     if progress is None:
         return "the query has had no progress event yet"
-    for end in _offsets(progress, "endOffset"):
+    ours = list(filter(_is_ours, _offsets(progress, "endOffset")))
+    for end in ours:
         try:
-            parse_position(end)
+            if parse_position(end) is None:
+                return "a source of the query has no position yet"
         except OptionError as error:
-            if _is_ours(end):
-                return str(error)
-    return None if has_positions else "the query has no source with a position of RocketMQ"
+            return str(error)
+    return None if ours else "the query has no source with a position of RocketMQ"
 
 
 def _is_ours(offset: dict[str, Any] | str) -> bool:
@@ -189,7 +207,7 @@ def _is_ours(offset: dict[str, Any] | str) -> bool:
             value = json.loads(offset)
         except ValueError:
             return False
-    return isinstance(value, dict) and {"next", "version"} <= value.keys()
+    return isinstance(value, dict) and ({"next", "version"} <= value.keys() or value.keys() == SENTINEL.keys())
 
 
 def _offsets(progress: HasJson, name: str) -> Iterable[dict[str, Any] | str]:

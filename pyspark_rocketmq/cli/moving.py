@@ -82,7 +82,8 @@ def commit(session: Session, group: str, positions: Positions, back: str) -> Non
         found = offsets.fetch_committed(group, list(positions))
     except RocketMQError as error:
         error.what += "; some positions may have moved"
-        error.advice = "; ".join(filter(None, (error.advice, "then repeat the command", back)))
+        later = "the undo of a repeated command leads only to where the group is now"
+        error.advice = "; ".join(filter(None, (error.advice, "then repeat the command", back, later)))
         raise
     if wrong := [queue for queue, offset in positions.items() if found.get(queue) != offset]:
         what = f"{wrong[0]} stands at {found.get(wrong[0])}, not at {positions[wrong[0]]}, right after the move"

@@ -7,16 +7,17 @@ The JSON is that of the option `startingOffsets`: topic → broker → queue id 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import OptionError
+from ..errors import OptionError, RocketMQError
 from ..model import MessageQueue
 
 if TYPE_CHECKING:
     from ..cluster.cluster import Cluster
-    from ..offsets.requested import Layer, QueueTree
+    from ..offsets.requested import Everywhere, Layer, QueueTree
 
 __all__ = [
     "Origin",
@@ -48,6 +49,10 @@ class PositionsFile(NamedTuple):
     """Whether a command has written the positions, not a person."""
 
 
+_OLDEST_MS = 10**11
+"""A time in 1973: a smaller number, other than 0, is one of seconds, or a date without dashes."""
+_SKEW_S = 5.0
+"""Differences between clocks up to this one are not told."""
 _MOST_BYTES = 64 * 1024 * 1024
 _TIME = "earliest, latest or a time (-2h, 2026-01-31T00:00:00Z)"
 WHERE = "earliest, latest, a time (-2h, 2026-01-31T00:00:00Z) or group:NAME"
@@ -78,15 +83,41 @@ def resolve(
 ) -> dict[MessageQueue, int]:
     """Return the offset of each queue to which a text leads: `earliest`, `latest`, a time, or `group:NAME`.
 
-    A queue in which the group has no position is left out; a position outside its queue is taken with a warning. Raise
-    `OptionError` for any other text.
+    A queue in which the group has no position is left out. A position outside its queue, a time in the future, and a
+    time where a broker has another clock are taken with a warning. Raise `OptionError` for any other text.
     """
+    from ..offsets.requested import AtTime
+
     kind, colon, other = where.partition(":")
     if kind.lower() != "group" or not colon:
-        return _resolve(cluster, queues, option, _read_place(option, where, now_ms, WHERE))
+        place = _read_place(option, where, now_ms, WHERE)
+        if isinstance(place.everywhere, AtTime):
+            _warn_of_clocks(cluster, queues, now_ms, warn)
+            if place.everywhere.time_ms > now_ms:
+                warn(f"{where} is in the future: it means the end of each queue")
+        return _resolve(cluster, queues, option, place)
     positions = cluster.offsets.fetch_committed(other, queues)
     _warn_of_outside(list(_find_outside(cluster, positions)), warn)
     return positions
+
+
+def _warn_of_clocks(
+    cluster: Cluster, queues: Collection[MessageQueue], now_ms: int, warn: Callable[[str], None]
+) -> None:
+    """Warn of brokers whose clock differs from the one here; `now_ms` is the time now."""
+    from ..cluster.clocks import skew_ms
+    from .moving import find_brokers
+
+    began_s = time.monotonic()
+    names = {queue.broker_name for queue in queues}
+    brokers = [each for each in find_brokers(cluster, queues) if each.broker_name in names]
+    found = cluster.survey.fetch_master_infos(brokers)
+    answered_ms = now_ms + int(1000 * (time.monotonic() - began_s))
+    for name, figures in found.items():
+        skew_s = 0 if isinstance(figures, RocketMQError) else (skew_ms(figures, now_ms, answered_ms) or 0) / 1000
+        if abs(skew_s) > _SKEW_S:
+            side = "ahead of" if skew_s > 0 else "behind"
+            warn(f"the clock of {name} is {abs(skew_s):.0f} s {side} the one here; times of messages are by it")
 
 
 def resolve_time(
@@ -110,7 +141,12 @@ def resolve_file(
     tree = content.tree
     topics = sorted({place.topic for place in tree.targets})
     queues = readable_queues(cluster, topics)
-    tree.require_known(queues)
+    try:
+        tree.require_known(queues)
+    except OptionError as error:
+        if content.is_export:
+            error.advice = f"bring its broker back, or {error.advice}"
+        raise
     named = [queue for queue in queues if tree.target(queue) is not None]
     positions = _resolve(cluster, named, path, tree)
     # The others are words, which were just resolved: retention may have moved the front since.
@@ -190,18 +226,23 @@ def _read_text(path: str) -> str:
     return text
 
 
-def _read_place(option: str, where: str, now_ms: int, accepted: str) -> Layer:
+def _read_place(option: str, where: str, now_ms: int, accepted: str) -> Everywhere:
     from ..offsets.requested import AtTime, Everywhere, Keyword
     from ..options.values import OptionText, read_time_ms
+    from .values import moment
 
     words = {"earliest": Keyword.EARLIEST, "latest": Keyword.LATEST}
     if where.lower() in words:
         return Everywhere(option, words[where.lower()])
     try:
-        return Everywhere(option, AtTime(read_time_ms(OptionText(option, where, now_ms))))
+        time_ms = read_time_ms(OptionText(option, where, now_ms))
     except OptionError as error:
         error.advice = f"give {accepted}; {error.advice}"
         raise
+    if 0 < time_ms < _OLDEST_MS:
+        what = f"{moment(time_ms)}, which is before all messages"
+        raise OptionError(option, where, what, advice=f"give {accepted}; a number counts milliseconds, not seconds")
+    return Everywhere(option, AtTime(time_ms))
 
 
 def _resolve(cluster: Cluster, queues: Sequence[MessageQueue], option: str, layer: Layer) -> dict[MessageQueue, int]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from ..broker_errors import ConsumerNotOnline, GroupWithoutMembers
-from ..errors import RocketMQError
+from ..errors import AnswerMismatch, RocketMQError, located
 from ..model import Address, MessageQueue
 from ..net.deadline import Deadline
 from ..wire.bodies import (
@@ -24,6 +24,7 @@ from ..wire.bodies import (
     SubscriptionGroupWrapper,
     TopicConfig,
     TopicConfigSerializeWrapper,
+    TopicList,
     TopicOffset,
     TopicStatsTable,
 )
@@ -36,6 +37,7 @@ from ..wire.commands import (
     GetConsumerRunningInfoRequestHeader,
     GetConsumeStatsRequestHeader,
     GetTopicStatsInfoRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
     RequestHeader,
 )
 from .nameserver import NameServers
@@ -114,6 +116,16 @@ class Survey:
         placed = {name: _place(broker, _running_info_header(group, name)) for name, broker in places.items()}
         return self._ask_each(placed, lambda reply: reply.body(ConsumerRunningInfo), deadline)
 
+    def fetch_topics_of_group(
+        self, brokers: Iterable[BrokerEndpoints], group: str, deadline: Deadline | None = None
+    ) -> Surveyed[set[str]]:
+        """Return the topics in which a group has positions, from each master; masters before 5.0 refuse."""
+
+        def read(reply: Reply) -> set[str]:
+            return set(map(self._namespace.unwrap, reply.body(TopicList).topic_list))
+
+        return self._ask_masters(brokers, QueryTopicsByConsumerRequestHeader(group=group), read, deadline)
+
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     def fetch_topic_stats(
@@ -122,7 +134,7 @@ class Survey:
         """Return the bounds and the last store time of each queue of a topic, from the masters of these brokers."""
 
         def read(reply: Reply) -> dict[MessageQueue, TopicOffset]:
-            return self._unwrapped(reply.body(TopicStatsTable).offset_table)
+            return self._unwrapped(reply, reply.body(TopicStatsTable).offset_table)
 
         return self._ask_masters(brokers, GetTopicStatsInfoRequestHeader(topic=topic), read, deadline)
 
@@ -136,11 +148,12 @@ class Survey:
         """Return, from each master, a group's position in each queue and the queue's end.
 
         These are the queues of one topic or, without `topic`, of all topics in which the group has a position. A broker
-        reports 0 for a missing position.
+        reports 0 for a missing position. While it knows members of the group, it leaves out topics to which none of
+        them subscribes.
         """
 
         def read(reply: Reply) -> dict[MessageQueue, OffsetWrapper]:
-            return self._unwrapped(reply.body(ConsumeStats).offset_table)
+            return self._unwrapped(reply, reply.body(ConsumeStats).offset_table)
 
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         return self._ask_masters(brokers, header, read, deadline)
@@ -208,7 +221,12 @@ class Survey:
             results[number] = result
         return results
 
-    def _unwrapped(self, table: Mapping[MessageQueue, T]) -> dict[MessageQueue, T]:
+    def _unwrapped(self, reply: Reply, table: Mapping[MessageQueue, T]) -> dict[MessageQueue, T]:
+        """Return a broker's table by the user's names; raise `AnswerMismatch` if it has queues of another broker."""
+        for queue in table:
+            if queue.broker_name != reply.request.broker_name:
+                with located(reply.request.where()):
+                    raise AnswerMismatch(f"the response reports {queue}, a queue of another broker")
         return {self._namespace.unwrap_queue(queue): each for queue, each in table.items()}
 
 

@@ -42,7 +42,7 @@ class QueueLag:
     bytes: Figure
     """An estimate: messages, times the mean stored size of the next ones of the topic at the broker."""
     seconds: Figure
-    """Age of the next message by its store time and the broker's clock; 0 if none waits."""
+    """Age of the next message by its store time and the broker's clock; 0 if none waits or is left."""
     retention_seconds: Figure
     """Seconds until the broker may delete the next message, by its age and the broker's settings.
 

@@ -22,11 +22,11 @@ from ..cluster.names import READER_GROUP
 from ..cluster.routes import BrokerEndpoints
 from ..cluster.servers import Reply
 from ..cluster.survey import number_in
-from ..errors import MalformedFrame, RocketMQError, located
-from ..model import MessageQueue, sort_queues
+from ..errors import AnswerMismatch, MalformedFrame, RocketMQError, located
+from ..model import MessageQueue, is_light, sort_queues
 from ..pull.remoting import pull_header
 from ..pull.settings import Subscription
-from ..wire.record import decode_records, message_count_of
+from ..wire.record import Record, decode_records, message_count_of
 from .figures import Figure, Lag, QueueLag, TotalLag
 from .standings import NO_POSITION, Standing, Standings, fetch_group_standings, fetch_query_standings
 
@@ -97,8 +97,15 @@ class _Next(NamedTuple):
     """Bytes and number of the messages in the response."""
 
 
-_Found = _Next | RocketMQError | None
-"""The next message; an error; None if the broker holds none from the position on."""
+class _Emptied(NamedTuple):
+    """A queue in which retention has deleted everything from the position on."""
+
+    end: int
+    """The queue's end when it was found empty."""
+
+
+_Found = _Next | _Emptied | RocketMQError | None
+"""The next message, or what deletion left; an error; None if the broker returns none from the position on."""
 
 
 class _Keeper(NamedTuple):
@@ -150,7 +157,7 @@ def _largest(standings: Standings, behind: Collection[MessageQueue]) -> set[Mess
 def _fetch_next(
     cluster: Cluster, positions: Mapping[MessageQueue, int], sampled: Collection[MessageQueue]
 ) -> dict[MessageQueue, _Found]:
-    """Return the first message from each position on; where it is deleted, the first one that is left."""
+    """Return the first message from each position on; where it is deleted, the first one that is left, if one is."""
     found = _pull_each(cluster, positions, sampled)
     moved = [queue for queue, each in found.items() if isinstance(each, PullOffsetMoved)]
     try:
@@ -158,7 +165,9 @@ def _fetch_next(
     except RocketMQError as error:
         return found | dict.fromkeys(moved, error)
     begins = {queue: each.min_offset for queue, each in bounds.items() if positions[queue] < each.min_offset}
-    return found | _pull_each(cluster, begins, sampled)
+    left = _pull_each(cluster, begins, sampled)
+    empty = [queue for queue in begins if left[queue] is None and bounds[queue].min_offset == bounds[queue].max_offset]
+    return found | left | {queue: _Emptied(bounds[queue].max_offset) for queue in empty}
 
 
 def _pull_each(
@@ -171,7 +180,8 @@ def _pull_each(
             count = _SAMPLE if queue in sampled else 1
             requests[queue] = to_queue(queue, pull_header(queue, READER_GROUP, Subscription(), offsets[queue], count))
         results = cluster.brokers.try_all(requests)
-        found |= {queue: _read_next(result, offsets[queue]) for queue, result in results.items()}
+        wrap = cluster.settings.namespace.wrap_queue
+        found |= {queue: _read_next(result, wrap(queue), offsets[queue]) for queue, result in results.items()}
     return found
 
 
@@ -181,7 +191,7 @@ def _portions(queues: Iterable[MessageQueue]) -> Iterator[list[MessageQueue]]:
     return (spread[start : start + _PORTION] for start in range(0, len(spread), _PORTION))
 
 
-def _read_next(result: Reply | RocketMQError, offset: int) -> _Found:
+def _read_next(result: Reply | RocketMQError, queue: MessageQueue, offset: int) -> _Found:
     if isinstance(result, PullNotFound | PullRetryImmediately):
         return None
     if isinstance(result, RocketMQError):
@@ -189,12 +199,22 @@ def _read_next(result: Reply | RocketMQError, offset: int) -> _Found:
     try:
         with located(result.request.where()):
             records = decode_records(result.command.body)
+            _require_queue(records, queue)
             count = sum(map(message_count_of, records))
     except RocketMQError as error:
         return error
     if not records:
         return None
     return _Next(offset, records[0].store_timestamp, (len(result.command.body), count))
+
+
+def _require_queue(records: Iterable[Record], queue: MessageQueue) -> None:
+    """Raise `AnswerMismatch` if a record names another queue; those of a light topic name any."""
+    if is_light(queue):
+        return
+    for record in records:
+        if (record.topic, record.queue_id) != (queue.topic, queue.queue_id):
+            raise AnswerMismatch(f"the response holds a message of {record.topic}, queue {record.queue_id}")
 
 
 def _mean_sizes(found: Mapping[MessageQueue, _Found]) -> dict[tuple[str, str], float]:
@@ -315,6 +335,8 @@ def _judge_next(
         return messages, messages, messages
     if not messages.value:
         return _ZERO, _ZERO, _NOTHING
+    if isinstance(found, _Emptied) and found.end >= int(standing.end.value or 0):
+        return messages, _ZERO, _ZERO
     if not isinstance(found, _Next) or keeper is None:
         unknown = Figure(unknown=_VANISHED if keeper is None else _reason(found))
         return unknown, unknown, unknown
@@ -326,6 +348,8 @@ def _judge_next(
 def _reason(found: _Found) -> str:
     if isinstance(found, RocketMQError):
         return str(found)
+    if isinstance(found, _Emptied):
+        return "all messages from the position on are deleted already"
     return "the broker returned no message at the position"
 
 

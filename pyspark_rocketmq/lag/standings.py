@@ -1,12 +1,13 @@
 """Fetch where a group or a query stands in each queue, and where the queue ends.
 
 One request per broker brings the positions of a group and the ends of its queues. It reports a missing position as 0.
-So queues at 0 are asked again, one by one, whether they have a position.
+So queues at 0 are asked again, one by one, whether they have a position. So are queues that a broker leaves out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from ..broker_errors import NoPermission, QueryNotFound, RequestCodeNotSupported
@@ -15,7 +16,7 @@ from ..cluster.cluster import Cluster
 from ..cluster.routes import BrokerEndpoints
 from ..cluster.servers import Reply
 from ..cluster.survey import answers_of
-from ..errors import RocketMQError
+from ..errors import RocketMQError, TopicNotFound
 from ..model import MessageQueue
 from ..wire.bodies import OffsetWrapper, TopicOffset, TopicStatsTable
 from ..wire.commands import (
@@ -56,18 +57,21 @@ def fetch_group_standings(
 ) -> GroupStandings:
     """Return where a group stands in the queues of a topic; without `topic`, in those of all topics of the group.
 
-    Queues of a broker that does not answer are unknown; they are found by the routes of topics that others report. In
-    topics that only this broker has, they cannot be found, so that it is `unanswered`. Raise the error of a broker if
-    none answers.
+    A broker leaves out topics in which the group has no position there. Their queues are found by the routes of topics
+    that others report. So are queues of a broker that does not answer, which are unknown. In topics that only this
+    broker has, they cannot be found, so that it is `unanswered`. Raise the error of a broker if none answers.
     """
     found = cluster.survey.fetch_consume_stats(brokers, group, topic)
     failed = {name: each for name, each in found.items() if isinstance(each, RocketMQError)}
-    offsets = {queue: each for table in answers_of(found).values() for queue, each in table.items()}
-    missing = _find_missing(cluster, group, [queue for queue, each in offsets.items() if each.consumer_offset <= 0])
-    standings = {queue: _standing(each, missing.get(queue)) for queue, each in offsets.items()}
+    answers = answers_of(found)
+    offsets = {queue: each for table in answers.values() for queue, each in table.items()}
+    asked = _fetch_positions(cluster, group, [queue for queue, each in offsets.items() if each.consumer_offset <= 0])
+    standings = {queue: _standing(each, asked.get(queue)) for queue, each in offsets.items()}
+    topics = {queue.topic for queue in offsets}
+    standings |= _fetch_unreported(cluster, group, topics, offsets.keys(), answers)
     # The route of a single topic has all of its brokers, so that no queue is missing.
     unanswered = failed if topic is None else {}
-    for each in {queue.topic for queue in offsets} if topic is None else {topic}:
+    for each in topics if topic is None else {topic}:
         try:
             standings |= _unanswered(cluster, each, failed)
         except RocketMQError:
@@ -97,7 +101,7 @@ def _fetch_ends_singly(cluster: Cluster, queues: Iterable[MessageQueue]) -> dict
         queue: to_queue(queue, GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id))
         for queue in queues
     }
-    return {queue: _read_end(result) for queue, result in _try_twice(cluster, requests).items()}
+    return {queue: _read_offset(result) for queue, result in _try_twice(cluster, requests).items()}
 
 
 def _try_twice(cluster: Cluster, requests: Mapping[K, RoutedRequest]) -> dict[K, Reply | RocketMQError]:
@@ -107,17 +111,32 @@ def _try_twice(cluster: Cluster, requests: Mapping[K, RoutedRequest]) -> dict[K,
     return results | cluster.brokers.try_all({key: requests[key] for key in failed}) if failed else results
 
 
-def _standing(offsets: OffsetWrapper, missing: str | None) -> Standing:
-    position = Figure(unknown=missing) if missing else Figure(max(0, offsets.consumer_offset))
-    return Standing(position, Figure(offsets.broker_offset))
+def _standing(offsets: OffsetWrapper, asked: Figure | None) -> Standing:
+    """Return the standing that a broker reports; `asked` is the position by a request for it alone."""
+    return Standing(asked or Figure(offsets.consumer_offset), Figure(offsets.broker_offset))
 
 
-def _find_missing(cluster: Cluster, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, str]:
-    """Return why the position is unknown for those of the queues in which the group has none."""
+def _fetch_unreported(
+    cluster: Cluster, group: str, topics: Iterable[str], reported: Collection[MessageQueue], answered: Collection[str]
+) -> Standings:
+    """Return the standings in queues of these topics that brokers have left out of their answers."""
+    queues: list[MessageQueue] = []
+    for topic in sorted(topics):
+        with suppress(TopicNotFound):  # It has no further queues.
+            queues += cluster.routes.route(topic).readable
+    left_out = [queue for queue in queues if queue not in reported and queue.broker_name in answered]
+    ends, positions = _fetch_ends(cluster, left_out), _fetch_positions(cluster, group, left_out)
+    return {queue: Standing(positions[queue], ends[queue]) for queue in left_out}
+
+
+def _fetch_positions(cluster: Cluster, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Figure]:
+    """Return the group's position in each queue; unknown, with the reason, where it has none."""
     requests = {queue: to_queue(queue, _position_header(group, queue)) for queue in queues}
-    results = cluster.brokers.try_all(requests)
-    errors = {queue: each for queue, each in results.items() if isinstance(each, RocketMQError)}
-    return {queue: NO_POSITION if isinstance(error, QueryNotFound) else str(error) for queue, error in errors.items()}
+    return {queue: _read_position(result) for queue, result in cluster.brokers.try_all(requests).items()}
+
+
+def _read_position(result: Reply | RocketMQError) -> Figure:
+    return Figure(unknown=NO_POSITION) if isinstance(result, QueryNotFound) else _read_offset(result)
 
 
 def _position_header(group: str, queue: MessageQueue) -> QueryConsumerOffsetRequestHeader:
@@ -149,7 +168,7 @@ def _read_table(result: Reply | RocketMQError) -> _Table | RocketMQError:
         return error
 
 
-def _read_end(result: Reply | RocketMQError) -> Figure:
+def _read_offset(result: Reply | RocketMQError) -> Figure:
     if isinstance(result, RocketMQError):
         return Figure(unknown=str(result))
     try:

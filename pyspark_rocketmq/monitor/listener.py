@@ -59,6 +59,8 @@ class LagListener(StreamingQueryListener):
         if not interval_s > 0:
             advice = f"give seconds, such as {INTERVAL_S:g}"
             raise OptionError("interval_s", str(interval_s), "not positive", advice=advice)
+        if isinstance(queries, str):
+            raise OptionError("queries", queries, "a text, no list of names", advice=f"give [{queries!r}]")
         self._settings: HelperOptions = parse_helper_options(options)
         self._queries = frozenset(queries)
         self._watcher = Watcher(self._report, on_report or _ignore, interval_s)
@@ -102,7 +104,7 @@ class LagListener(StreamingQueryListener):
         if found is None:
             return None
         lag = self._measure(found)
-        _tell_unknown(run, lag)
+        _tell_troubles(run, lag)
         return QueryReport(
             event.query, event.query_id, event.run_id, lag, time.time(), run.activity, tuple(found.statuses)
         )
@@ -130,12 +132,18 @@ def _take(progress: StreamingQueryProgress) -> ProgressEvent:
     )
 
 
-def _tell_unknown(run: WatchedRun, lag: Lag) -> None:
-    trouble = "a part of its lag is unknown"
-    if lag.total.messages.unknown is None:
-        run.end_trouble(trouble)
-    else:
-        run.begin_trouble(trouble, lag.total.messages.unknown)
+def _tell_troubles(run: WatchedRun, lag: Lag) -> None:
+    total = lag.total
+    figures = (total.messages, total.gone, total.bytes, total.seconds, total.retention_seconds)
+    reasons = {
+        "a part of its lag is unknown": next((each.unknown for each in figures if each.unknown is not None), None),
+        "ages are by the clock of this machine": next(iter(lag.without_clock.values()), None),
+    }
+    for trouble, reason in reasons.items():
+        if reason is None:
+            run.end_trouble(trouble)
+        else:
+            run.begin_trouble(trouble, reason)
 
 
 def _ignore(report: QueryReport) -> None:

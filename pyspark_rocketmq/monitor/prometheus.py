@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from ..errors import OptionError
 from ..lag.figures import QueueLag, TotalLag
+from ..model import Finding
 from ..source.reports import PlannerStatus
 from .listener import LagListener
 from .reports import QueryReport
@@ -116,25 +117,26 @@ _COUNTERS = (
 
 
 class LagCollector(Collector):
-    """Yields the last reports of a listener as metrics, for a registry of `prometheus_client`."""
+    """Yields the last reports of listeners as metrics, for a registry of `prometheus_client`, which takes only one."""
 
-    def __init__(self, listener: LagListener, most_queues: int = MOST_QUEUES) -> None:
+    def __init__(self, *listeners: LagListener, most_queues: int = MOST_QUEUES) -> None:
         """Prepare a collector.
 
         Args:
-            listener: The listener whose reports become metrics.
+            listeners: The listeners whose reports become metrics.
             most_queues: Number of queues of one query up to which each queue has series. A query with more queues has
                 series for each topic, with empty labels `broker` and `queue`; with more topics than this, for none.
         """
         if most_queues < 0:
             advice = f"give a number, such as {MOST_QUEUES}"
             raise OptionError("most_queues", str(most_queues), "negative", advice=advice)
-        self._listener = listener
+        self._listeners = listeners
         self._most_queues = most_queues
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of all queries that go on; of two runs under one name, those of the newer one."""
-        reports = list({report.query: report for report in self._listener.reports()}.values())
+        """Yield the metrics of all queries that go on; of two queries under one name, those of the newer one."""
+        found = (report for listener in self._listeners for report in listener.reports())
+        reports = list({report.query: report for report in found}.values())
         parts = [part for report in reports for part in _divide(report, self._most_queues)]
         totals = [((report.query,), report.lag.total) for report in reports]
         for metric in (*_OF_QUEUES, *_OF_LAG):
@@ -204,8 +206,11 @@ def _fill(
 
 
 def _losses(report: QueryReport) -> Counter[str]:
-    """Return the losses of all sources of a query by the name of the finding."""
-    found: Counter[str] = Counter()
+    """Return the losses of all sources of a query by the name of the finding; none if no planner reports.
+
+    Findings without a loss are 0, since Prometheus sees no increase where a series begins.
+    """
+    found: Counter[str] = Counter(dict.fromkeys(Finding.__members__, 0) if report.statuses else {})
     for status in report.statuses:
         found.update(status.losses)
     return found
@@ -232,7 +237,8 @@ class MetricsServer:
     @property
     def url(self) -> str:
         """The address of the metrics."""
-        return f"http://{self.address}:{self.port}/metrics"
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"http://{host}:{self.port}/metrics"
 
     def close(self) -> None:
         """Stop serving."""
@@ -242,14 +248,14 @@ class MetricsServer:
 
 
 def serve_metrics(
-    listener: LagListener, port: int = PORT, address: str = "127.0.0.1", *, most_queues: int = MOST_QUEUES
+    *listeners: LagListener, port: int = PORT, address: str = "127.0.0.1", most_queues: int = MOST_QUEUES
 ) -> MetricsServer:
-    """Serve the metrics of a listener over HTTP, by default to this machine only, until `close` of the server.
+    """Serve the metrics of listeners over HTTP, by default to this machine only, until `close` of the server.
 
     Args:
-        listener: The listener whose reports become metrics.
+        listeners: The listeners whose reports become metrics.
         port: The port; 0 takes a free one.
         address: The address to listen at; `0.0.0.0` lets other machines in, without a password.
         most_queues: Number of queues of one query up to which each queue has series.
     """
-    return MetricsServer(LagCollector(listener, most_queues), port, address)
+    return MetricsServer(LagCollector(*listeners, most_queues=most_queues), port, address)

@@ -27,8 +27,9 @@ class WatchedRun:
     """A run of a query: its last event, its batches so far, and its last report."""
 
     def __init__(self, event: ProgressEvent) -> None:
+        now_s = time.time()
         self.event = event
-        self.activity = Activity(time.time())
+        self.activity = Activity(now_s).after(event, now_s)
         self.report: QueryReport | None = None
         self.due_s = time.monotonic()
         self._troubles: set[str] = set()
@@ -37,11 +38,13 @@ class WatchedRun:
         return f"<WatchedRun {self.event.query}, {self.activity.batches} batches>"
 
     def note(self, event: ProgressEvent) -> None:
-        """Take over a new event."""
+        """Take over a new event; do nothing if it came before: a listener that was added twice gets all twice."""
+        if event == self.event:
+            return
         self.event = event
         self.activity = self.activity.after(event, time.time())
 
-    def begin_trouble(self, trouble: str, reason: object, cause: Exception | None = None) -> None:
+    def begin_trouble(self, trouble: str, reason: object, cause: BaseException | None = None) -> None:
         """Log that a trouble begins; do nothing if it has begun already."""
         if trouble not in self._troubles:
             self._troubles.add(trouble)
@@ -79,13 +82,20 @@ class Watcher:
         with self._changed:
             if self._is_closed:
                 return
-            if event.run_id not in self._runs:
+            if run := self._runs.get(event.run_id):
+                run.note(event)
+            else:
+                self._forget_earlier_run(event.query_id)
                 self._runs[event.run_id] = WatchedRun(event)
                 self._changed.notify()
-            self._runs[event.run_id].note(event)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="rocketmq-monitor", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._serve, name="rocketmq-monitor", daemon=True)
+                thread.start()
+                self._thread = thread
+
+    def _forget_earlier_run(self, query_id: str) -> None:
+        """Forget a query's run whose end was missed: a query has one run at a time."""
+        self._runs = {run_id: run for run_id, run in self._runs.items() if run.event.query_id != query_id}
 
     def note_idle(self, run_id: str) -> None:
         """Take over a sign of life of a run that has nothing to read."""
@@ -133,7 +143,7 @@ class Watcher:
                 wait_s = first.due_s - time.monotonic()
                 if wait_s <= 0:
                     return first
-                self._changed.wait(wait_s)
+                self._changed.wait(min(wait_s, threading.TIMEOUT_MAX))
             self._thread = None
             return None
 
@@ -152,7 +162,7 @@ class Watcher:
         trouble = "the callback for reports raises, and is called again with the next report"
         try:
             self._on_report(report)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             run.begin_trouble(trouble, repr(error), error)
         else:
             run.end_trouble(trouble)

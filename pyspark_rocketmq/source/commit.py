@@ -209,6 +209,8 @@ class _PendingCommit(NamedTuple):
     """Gets an item after the attempt to commit what is pending, whether it succeeded or failed."""
     rewound: Collection[MessageQueue] = ()
     """Queues in which a loss moved the query back."""
+    is_last: bool = False
+    """Whether the thread ends as soon as nothing is pending."""
 
 
 class Committer:
@@ -223,6 +225,7 @@ class Committer:
         self._pending: Positions | None = None
         self._committed: Positions | None = None
         self._rewound: set[MessageQueue] = set()
+        self._is_finishing = False
         self._due = float("-inf")
         self._failures_in_a_row = 0
         self.failure_count = 0
@@ -261,6 +264,13 @@ class Committer:
             return False
         return True
 
+    def finish(self) -> None:
+        """Have the committing thread end once everything acknowledged is committed; do not wait for it.
+
+        From then on, nobody overrules an administrator who moves the group back.
+        """
+        self._inbox.put(_PendingCommit(is_last=True))
+
     def close(self) -> None:
         """Have the committing thread end after its current work; do not wait for it."""
         self._inbox.put(None)
@@ -275,6 +285,9 @@ class Committer:
                 self._attempt(self._pending)
             if received.receipt:
                 received.receipt.put(None)
+            self._is_finishing = self._is_finishing or received.is_last
+            if self._is_finishing and not self._pending:
+                return
 
     def _receive(self) -> _PendingCommit | None:
         """Return the next item of the inbox, or None to end the thread.

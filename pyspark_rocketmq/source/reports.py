@@ -21,6 +21,7 @@ __all__ = ["PlannerStatus", "TaskReport"]
 
 _MOST_QUEUES, _MOST_CHARACTERS = 3, 120
 """The largest number of queues in `most_behind`, and of characters in each name, because names come from brokers."""
+_FIGURES = ("queues", "without_position", "position", "end", "lag", "failed_commits", "is_commit_refused")
 
 
 @dataclass(slots=True)
@@ -115,6 +116,17 @@ def parse_status(reported: str | Mapping[str, Any]) -> PlannerStatus | None:
     """Return the status in a result of `reportLatestOffset`; None if it has no status that this release can read."""
     try:
         value = json.loads(reported) if isinstance(reported, str) else reported
-        return PlannerStatus(**value["status"])
+        status = PlannerStatus(**value["status"])
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
+    return status if _is_sound(status) else None
+
+
+def _is_sound(status: PlannerStatus) -> bool:
+    """Return whether all figures are numbers."""
+    tables = (status.losses, status.most_behind)
+    if not all(isinstance(table, Mapping) for table in tables):
+        return False
+    figures = (getattr(status, name) for name in _FIGURES)
+    counts = (count for table in tables for count in table.values())
+    return all(isinstance(figure, int) for figure in (*figures, *counts))

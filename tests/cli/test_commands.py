@@ -325,6 +325,7 @@ def test_a_thousand_reasons_are_not_shown(stub: StubCluster, run_command: RunCom
         (["--watch", "--interval", "-1"], "0.1 seconds or more"),
         (["--watch", "--interval", "nan"], "0.1 seconds or more"),
         (["--watch", "--interval", "0"], "0.1 seconds or more"),
+        (["--watch", "--interval", "1e300"], "at most a day"),
         (["--watch", "--max", "5"], "not together with --watch"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

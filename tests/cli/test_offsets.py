@@ -76,6 +76,37 @@ def test_a_time_that_cannot_be_read_is_refused(run: RunCommand) -> None:
     assert ran.code == Exit.USAGE and "earliest, latest" in ran.err
 
 
+@pytest.mark.parametrize("when", ["1767225600", "20260131", "+99999999999"])
+def test_seconds_are_not_taken_for_milliseconds(run: RunCommand, stub: StubCluster, when: str) -> None:
+    """Seconds since 1970, or a date without dashes, would lead to the first message of every queue."""
+    ran = seek(run, "--to", when, "--apply")
+
+    assert ran.code == Exit.USAGE and "which is before all messages" in ran.err and "2026-01-31T" in ran.err
+    assert stub.offsets(GROUP) == POSITIONS
+
+
+def test_a_time_in_the_future_is_told(run: RunCommand) -> None:
+    """A time in the future, for example of the wrong zone, skips every message, so there is a warning."""
+    ran, epoch = seek(run, "--to", "2100-01-01T00:00:00Z"), seek(run, "--to", "0")
+
+    assert ran.code == Exit.NEEDS_APPLY and "2100-01-01T00:00:00Z is in the future" in ran.err
+    assert epoch.code == Exit.NEEDS_APPLY and epoch.err == ""
+
+
+@pytest.mark.parametrize(("jump_s", "told"), [(-600, "600 s behind"), (600, "600 s ahead of"), (0, None)])
+def test_a_time_by_another_clock_is_told(run: RunCommand, stub: StubCluster, jump_s: int, told: str | None) -> None:
+    """Messages have times by their broker's clock: where it is behind, `-5m` is in its future, and skips everything."""
+    stub.faults.clock_jump(1000 * jump_s)
+
+    ran = seek(run, "--to", "-5m")
+
+    assert ran.code == Exit.NEEDS_APPLY
+    if told:
+        assert f"the clock of broker-a is {told} the one here" in ran.err
+    else:
+        assert ran.err == ""
+
+
 def test_nothing_moves_without_apply(run: RunCommand, stub: StubCluster, tmp_path: Path) -> None:
     """`offsets seek` shows the moves and exits with 6; neither positions nor files change."""
     ran = seek(run, "--to", "latest", "--json")
@@ -191,6 +222,49 @@ def test_a_failed_move_says_how_to_go_back(run: RunCommand, stub: StubCluster) -
 
     assert ran.code == Exit.NOT_PERMITTED
     assert "some positions may have moved" in ran.err and "offsets import billing" in ran.err
+
+
+def test_a_repeated_move_does_not_hide_the_first_way_back(run: RunCommand, stub: StubCluster) -> None:
+    """After a move that failed half-way, the way back of the repeated command leads to the middle, which is told."""
+    stub.faults.answer(16, on=RequestCode.UPDATE_CONSUMER_OFFSET, at="broker-b", times=None)
+    failed = seek(run, "--to", "latest", "--apply", "--undo-file", "first.json")
+    middle = stub.offsets(GROUP)
+    stub.faults.clear()
+
+    repeated = seek(run, "--to", "latest", "--apply", "--json")
+    run(*shlex.split(repeated.document["undo"])[1:])
+    back_in_the_middle = stub.offsets(GROUP) == middle
+    run("offsets", "import", GROUP, "first.json", "--apply")
+
+    assert middle not in (POSITIONS, ENDS) and back_in_the_middle and stub.offsets(GROUP) == POSITIONS
+    assert "the undo of a repeated command leads only to where the group is now" in failed.err
+
+
+def test_an_undo_waits_for_a_broker_that_is_away(run: RunCommand, stub: StubCluster) -> None:
+    """An undo moves all queues or none: while a broker is not registered it is refused, and later it works."""
+    moved = seek(run, "--to", "latest", "--apply", "--json")
+    undo = shlex.split(moved.document["undo"])[1:]
+    stub.faults.broker_down("broker-b")
+    refused = run(*undo)
+    untouched = stub.offsets(GROUP)
+    stub.faults.broker_up("broker-b")
+
+    undone = run(*undo)
+
+    assert (refused.code, untouched) == (Exit.USAGE, ENDS)
+    assert "bring its broker back, or leave it out" in refused.err
+    assert (undone.code, stub.offsets(GROUP)) == (Exit.DONE, POSITIONS)
+
+
+def test_what_an_undo_leaves_is_told(run: RunCommand, stub: StubCluster) -> None:
+    """Queues in which the group had no position before stay where they are moved, and both outputs count them."""
+    cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
+    cluster.offsets.commit("copy", {MessageQueue(TOPIC, "broker-a", 0): 1})
+
+    moved = run("offsets", "seek", "copy", "--topic", TOPIC, "--to", "latest", "--apply")
+
+    told = "3 queues without a position before stay"
+    assert moved.code == Exit.DONE and told in moved.out and told in moved.err
 
 
 def test_an_interrupted_move_says_how_to_go_back(stub: StubCluster, tmp_path: Path) -> None:
@@ -409,6 +483,25 @@ def test_the_brokers_of_a_move_are_listed(run: RunCommand, stub: StubCluster) ->
 
     assert (both["queues"], both["brokers"]) == (4, ["broker-a", "broker-b"])
     assert "2 of 2 queues at broker-a" in one
+
+
+@pytest.mark.parametrize("release", ["5.3.3", "4.9.7"])
+def test_topics_that_members_do_not_subscribe_to_are_exported(run_command: RunCommand, release: str) -> None:
+    """While a group has members, statistics hide its other topics; a broker that tells no more is named."""
+    left = MessageQueue("left", "broker-a", 0)
+    with StubCluster(1, topics={TOPIC: 1, "left": 1}, emulate=release) as stub:
+        cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
+        cluster.admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
+        for topic in (TOPIC, "left"):
+            stub.put(topic, b"x", queue_id=0)
+            cluster.offsets.commit(GROUP, {MessageQueue(topic, "broker-a", 0): 1})
+        settings = PullConsumerSettings(group=GROUP, subscriptions=TOPIC, instance_name="one")
+        with PullConsumer(stub.name_server, settings):
+            until(lambda: stub.groups().get(GROUP), "it is a member")
+            exported = run_command("offsets", "export", GROUP, name_server=stub.name_server)
+
+    is_told = "broker-a tells only of topics to which live members of the group subscribe" in exported.err
+    assert (left.topic in json.loads(exported.out)["positions"], is_told) == (release != "4.9.7", release == "4.9.7")
 
 
 def test_an_export_is_imported(run: RunCommand, stub: StubCluster, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from pyspark_rocketmq.broker_errors import ConsumerNotOnline, NoPermission, Syst
 from pyspark_rocketmq.cluster.cluster import Cluster
 from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.cluster.survey import answers_of
-from pyspark_rocketmq.errors import ConnectError, MalformedFrame, NoBrokerAvailable
+from pyspark_rocketmq.errors import AnswerMismatch, ConnectError, MalformedFrame, NoBrokerAvailable
+from pyspark_rocketmq.wire import fastjson
 from pyspark_rocketmq.wire.bodies import ConsumerRunningInfo
 from pyspark_rocketmq.wire.codes import ResponseCode
 from tests.cluster.scripted import ScriptedLinks, answer, cluster_of
@@ -148,3 +149,21 @@ def test_figures_of_masters_come_from_masters_only() -> None:
 
     assert (found["a"], found["b"]) == ({"at": "a:1"}, {"at": "b:1"})
     assert isinstance(found["c"], NoBrokerAvailable)
+
+
+def test_a_broker_that_reports_queues_of_another_is_an_error() -> None:
+    """A broker tells only of its own queues; what it says of others must not replace what these say."""
+    cluster, links = three_brokers()
+    offsets = {"brokerOffset": 9, "consumerOffset": 9, "minOffset": 0, "maxOffset": 9, "lastUpdateTimestamp": 0}
+    queue = fastjson.write({"topic": "T", "brokerName": "a", "queueId": 0})
+    table = answer(body=b'{"offsetTable":{%s:%s}}' % (queue, fastjson.write(offsets)))
+    for address in ("a:1", "b:1"):
+        links.serve(address, GET_CONSUME_STATS=table, GET_TOPIC_STATS_INFO=table)
+    brokers = cluster.survey.fetch_brokers()
+
+    stats = cluster.survey.fetch_consume_stats(brokers, "g")
+    ends = cluster.survey.fetch_topic_stats(brokers, "T")
+
+    for found in (stats, ends):
+        assert list(answers_of(found)) == ["a"]
+        assert isinstance(found["b"], AnswerMismatch) and "T/a/0" in str(found["b"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -135,6 +136,24 @@ def test_a_queue_without_a_position_is_unknown_unless_it_is_empty(stub: StubClus
     assert found.total.messages.value == 3
 
 
+@pytest.mark.parametrize("topic", [None, T])
+def test_a_broker_without_a_position_is_not_left_out(stub: StubCluster, topic: str | None) -> None:
+    """A broker tells nothing of topics in which the group has no position; its queues count all the same."""
+    cluster = cluster_of(stub)
+    store(stub, A0, 3)
+    store(stub, B0, 3, first_ms=0)
+    cluster.offsets.commit(G, {A0: 3})
+    # Brokers before 5.0 report 0 for a missing position while the queue's first message is in their memory.
+    stub.expire(T, 0, 1, broker="broker-b")
+
+    found = group_lag(cluster, topic)
+
+    lag = by_queue(found)
+    assert len(lag) == 4 and lag[A0].messages == lag[A1].messages == Figure(0)
+    assert (lag[B0].end, lag[B0].messages.unknown) == (Figure(3), "the group has committed no position in this queue")
+    assert (found.total.messages.value, found.total.unknown_queues) == (0, 1)
+
+
 def test_a_broker_that_is_away_makes_its_queues_unknown(stub: StubCluster) -> None:
     """Queues of a broker that does not answer are listed as unknown with its error, and the total counts them."""
     cluster = cluster_of(stub)
@@ -206,6 +225,22 @@ def test_deleted_messages_are_told_apart(stub: StubCluster) -> None:
     assert (lag.messages, lag.gone, lag.retention_seconds) == (Figure(8), Figure(3), Figure(0))
     assert lag.seconds.value == about(60 - 5)
     assert found.total.gone.value == 3
+
+
+def test_a_queue_whose_messages_are_all_deleted_is_told(stub: StubCluster) -> None:
+    """If retention deleted everything that waited, all of it is gone, and no message is left that has an age."""
+    cluster = cluster_of(stub)
+    store(stub, A0, 10)
+    cluster.offsets.commit(G, {A0: 2})
+    stub.expire(T, 0, 10, broker="broker-a")
+
+    found = group_lag(cluster)
+
+    lag = by_queue(found)[A0]
+    assert (lag.messages, lag.gone, lag.retention_seconds) == (Figure(8), Figure(8), Figure(0))
+    assert lag.seconds == Figure(0)
+    assert found.total.gone == Total(8)
+    assert lag.bytes.unknown == "all messages from the position on are deleted already"
 
 
 def test_messages_beyond_retention_have_no_time_left(stub: StubCluster) -> None:
@@ -355,6 +390,16 @@ def test_the_age_of_an_inner_batch_is_that_of_its_record() -> None:
 
     assert (lag.messages, lag.gone, lag.seconds.value) == (Figure(2), Figure(0), about(60))
     assert lag.bytes == Figure(round(2 * len(encode_record(INNER_BATCH)) / 4))
+
+
+@pytest.mark.parametrize("other", [{"topic": "bills"}, {"queue_id": 1}])
+def test_the_message_of_another_queue_tells_nothing(other: dict[str, Any]) -> None:
+    """If a broker returns a message of another queue, its age is not that of the next message."""
+    found = group_lag(scripted_cluster(replace(INNER_BATCH, **other)))
+
+    lag = by_queue(found)[A0]
+    assert lag.messages == Figure(2)
+    assert all("[ANSWER_MISMATCH]" in str(each.unknown) for each in (lag.seconds, lag.bytes, lag.retention_seconds))
 
 
 @pytest.mark.parametrize(

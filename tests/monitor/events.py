@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from pyspark_rocketmq.monitor import LagListener
 from pyspark_rocketmq.offsets.position import Position
 
 TOPIC = "orders"
+_TIMES = count()
 BATCH = {"addBatch": 900, "triggerExecution": 1500}
 
 
@@ -30,6 +32,7 @@ def progress_event(
     positions: Mapping[MessageQueue, int] | None,
     *,
     name: str | None = "archive",
+    query: str = "query-1",
     run: str = "run-1",
     rows: int = 0,
     durations: Mapping[str, int] = BATCH,
@@ -46,12 +49,12 @@ def progress_event(
     if status is not None:
         source["latestOffset"] = {"status": status}
     progress = SimpleNamespace(
-        id="query-1",
+        id=query,
         runId=run,
         name=name,
         numInputRows=rows,
         durationMs=durations,
-        json=json.dumps({"sources": [source]}) if text is None else text,
+        json=json.dumps({"timestamp": next(_TIMES), "sources": [source]}) if text is None else text,
     )
     return SimpleNamespace(progress=progress)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +17,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.lag.figures import Figure
 from pyspark_rocketmq.monitor import Activity, LagListener, QueryReport
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from tests.monitor.events import TOPIC, queue_of, run_event, tell
+from tests.monitor.events import TOPIC, progress_event, queue_of, run_event, tell
 from tests.source.driving import wait_for
 
 OFTEN_S = 0.01
@@ -130,6 +132,20 @@ def test_the_thread_ends_with_the_last_query(listen: Listen) -> None:
         wait_for(lambda: monitor_threads() == 0, "the thread ends")
 
 
+def test_a_query_has_one_run(listen: Listen) -> None:
+    """A run whose end the listener missed, because it was removed for a while, ends with the next run of its query."""
+    listener = listen()
+    tell(listener, {queue_of(0): 0})
+    tell(listener, {queue_of(0): 0}, run="run-9", query="query-2", name="other")
+    for run in ("run-1", "run-9"):
+        report_of(listener, run)
+
+    tell(listener, {queue_of(0): 0}, run="run-2")
+    report_of(listener, "run-2")
+
+    assert {each.run_id for each in listener.reports()} == {"run-9", "run-2"}
+
+
 def test_a_closed_listener_reports_nothing(listen: Listen) -> None:
     """After `close` events are ignored, and there is no thread."""
     listener = listen()
@@ -159,6 +175,39 @@ def test_a_broker_that_hangs_makes_only_its_queues_unknown(
     assert "[REQUEST_TIMEOUT]" in str(first.lag.queues[1].messages.unknown)
     told = [record.getMessage() for record in caplog.records if "a part of its lag is unknown" in record.getMessage()]
     assert len(told) == 2 and "broker-b" in told[0] and told[1].startswith("query archive: no longer:")
+
+
+def test_ages_by_the_clock_of_this_machine_are_told(
+    stub: StubCluster, listen: Listen, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If a broker does not tell its time, ages depend on the clock here; the log says so, and when it is over."""
+    stub.put(TOPIC, b"x", queue_id=0, broker="broker-a")
+    asked = stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.GET_BROKER_RUNTIME_INFO, times=None)
+    listener = listen()
+    with caplog.at_level(logging.INFO, "pyspark_rocketmq.monitor"):
+        tell(listener, {queue_of(0): 0})
+        wait_for(lambda: asked.fired >= 2, "two rounds")
+        stub.faults.clear()
+        wait_for(lambda: len(caplog.records) >= 2, "the broker tells its time")
+
+    begun, over = [record.getMessage() for record in caplog.records]
+    assert "ages are by the clock of this machine" in begun and "[BROKER_NO_PERMISSION]" in begun
+    assert over.startswith("query archive: no longer:")
+
+
+def test_an_age_that_is_unknown_has_its_reason_in_the_log(
+    stub: StubCluster, listen: Listen, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has the reason also if the number of messages is known, and only what depends on them is not."""
+    stub.put(TOPIC, b"x", queue_id=0, broker="broker-a")
+    stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.PULL_MESSAGE, times=None)
+    listener = listen()
+    tell(listener, {queue_of(0): 0})
+
+    total = report_of(listener).lag.total
+
+    assert (total.messages.value, total.messages.unknown, total.seconds.value) == (1, None, None)
+    assert "a part of its lag is unknown: [BROKER_NO_PERMISSION]" in caplog.text
 
 
 def test_without_a_name_server_all_is_unknown(stub: StubCluster, listen: Listen) -> None:
@@ -240,6 +289,17 @@ def test_other_queries_are_not_reported(listen: Listen) -> None:
     assert len(listener.reports()) == 1
 
 
+def test_a_query_without_a_position_is_reported(listen: Listen) -> None:
+    """A query that waits for its first position, for locks for example, has a report, whose lag is unknown."""
+    listener = listen()
+    tell(listener, {}, text='{"sources": [{"endOffset": {"version": 1}}]}', durations={"triggerExecution": 5})
+
+    total = report_of(listener).lag.total
+
+    assert (total.queues, total.messages.value) == (0, None)
+    assert total.messages.unknown == "a source of the query has no position yet"
+
+
 def test_a_round_asks_each_broker_once(listen: Listen, stub: StubCluster) -> None:
     """A query without lag costs one request per broker and topic in each round, for any number of queues.
 
@@ -272,6 +332,65 @@ def test_what_costs_much_is_measured_less_often(listen: Listen) -> None:
 
     (first_s, used_s), (second_s, _) = rounds
     assert second_s - first_s > 50 * used_s > OFTEN_S
+
+
+def test_an_event_that_comes_twice_counts_once(listen: Listen) -> None:
+    """A listener that was added twice gets each event twice; rows and batches are not counted twice."""
+    listener = listen()
+    for event in (progress_event({queue_of(0): 0}, rows=3), progress_event({queue_of(0): 0}, rows=4)):
+        listener.onQueryProgress(event)
+        listener.onQueryProgress(event)
+    wait_for(lambda: report_of(listener).activity.last_rows == 4, "the second batch is seen")
+
+    activity = report_of(listener).activity
+    assert (activity.batches, activity.rows) == (2, 7)
+
+
+def test_a_callback_that_exits_ends_no_measurement(listen: Listen, caplog: pytest.LogCaptureFixture) -> None:
+    """`sys.exit` in a callback cannot end the program from there; it is logged like any failure."""
+    calls: list[QueryReport] = []
+
+    def leave(report: QueryReport) -> None:
+        calls.append(report)
+        sys.exit("too far behind")
+
+    listener = listen(leave)
+    tell(listener, {queue_of(0): 0})
+    wait_for(lambda: len(calls) >= 2, "it is called again")
+
+    assert "SystemExit('too far behind')" in caplog.text
+
+
+@pytest.mark.parametrize("interval_s", [math.inf, 1e300])
+def test_an_interval_may_be_endless(listen: Listen, interval_s: float) -> None:
+    """With an endless interval each run is measured once, a later one too."""
+    listener = listen(interval_s=interval_s)
+    for run in ("run-1", "run-2"):
+        tell(listener, {queue_of(0): 0}, run=run)
+        report_of(listener, run)
+
+    assert monitor_threads() == 1
+
+
+def test_a_thread_that_cannot_start_is_started_later(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the machine has no thread left for the listener, the next event starts it."""
+    listener = listen()
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+        patched.setattr(threading.Thread, "start", fail)
+        tell(listener, {queue_of(0): 0})
+    tell(listener, {queue_of(0): 0})
+
+    assert report_of(listener).activity.batches == 2
+
+
+def test_names_of_queries_are_no_single_text(listen: Listen) -> None:
+    """One name instead of a list of names would match no query, so it is refused."""
+    with pytest.raises(OptionError, match="queries = 'archive'"):
+        listen(queries="archive")
 
 
 def test_an_interval_is_positive(listen: Listen) -> None:

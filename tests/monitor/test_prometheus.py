@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker_stub import StubCluster
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import Finding, MessageQueue
 from pyspark_rocketmq.monitor import LagListener, prometheus
 from pyspark_rocketmq.monitor.prometheus import LagCollector, serve_metrics
 from pyspark_rocketmq.source.reports import PlannerStatus, measure_lag
@@ -158,9 +158,9 @@ def test_series_are_bounded(listener: LagListener, most: int, kinds: int) -> Non
 
 
 def test_series_end_with_their_query(listener: LagListener) -> None:
-    """A query that has ended has no sample; of two runs under one name, the newer one has."""
+    """A query that has ended has no sample; of two queries under one name, the newer one has."""
     tell(listener, {queue_of(0): 0})
-    tell(listener, {queue_of(1): 0}, run="run-2")
+    tell(listener, {queue_of(1): 0}, query="query-2", run="run-2")
     both = metrics(listener, runs=2)
     listener.onQueryTerminated(run_event("run-1"))
     newer = metrics(listener, runs=1)
@@ -182,6 +182,29 @@ def test_what_the_planner_reports_is_there(listener: LagListener) -> None:
     assert found["query_queues_without_position", "archive"] == 1
 
 
+def test_losses_count_from_zero(listener: LagListener) -> None:
+    """Each finding has a sample before its first loss: Prometheus sees no increase where a series begins."""
+    status = PlannerStatus(**{**STATUS, "losses": {}}, **measure_lag({}, {queue_of(0): 1}))
+    tell(listener, {queue_of(0): 0}, status=status.as_json())
+    tell(listener, {queue_of(0): 0}, query="query-2", run="run-2", name="without")
+    found = metrics(listener, runs=2)
+
+    assert {key[2:]: value for key, value in found.items() if key[0] == "query_losses_total"} == {
+        (finding.name,): 0 for finding in Finding
+    }
+
+
+@pytest.mark.parametrize("broken", [{"losses": {"BELOW_MIN": "2"}}, {"losses": [1]}, {"failed_commits": None}])
+def test_a_broken_status_breaks_no_scrape(listener: LagListener, broken: Mapping[str, Any]) -> None:
+    """If a status is not as this release writes it, its metrics are absent, and all others are there."""
+    status = PlannerStatus(**STATUS, **measure_lag({}, {queue_of(0): 1}))
+    tell(listener, {queue_of(0): 0}, status={**status.as_json(), **broken})
+    found = metrics(listener)
+
+    assert ("query_failed_commits_total", "archive") not in found
+    assert found["query_lag_messages", "archive"] == 0
+
+
 def test_the_page_has_every_metric(listener: LagListener) -> None:
     """The page docs/monitoring.md lists every metric, and its alerts use only metrics that exist."""
     status = PlannerStatus(**STATUS, **measure_lag({}, {queue_of(0): 1}))
@@ -201,6 +224,21 @@ def test_names_are_escaped(listener: LagListener) -> None:
     assert metrics(listener)["lag_messages", name, TOPIC, "broker-a", "0"] == 0
 
 
+def test_listeners_of_two_clusters_share_a_registry(listener: LagListener) -> None:
+    """One collector has the queries of several listeners; a second collector would have the same metrics again."""
+    with StubCluster(1, topics={"bills": 1}) as stub:
+        other = LagListener({"nameServer": stub.name_server}, interval_s=3600)
+        registry = CollectorRegistry(auto_describe=True)
+        registry.register(LagCollector(listener, other))
+        tell(listener, {queue_of(0): 0})
+        tell(other, {queue_of(0, topic="bills"): 0}, name="invoices")
+        wait_for(lambda: bool(listener.reports() and other.reports()), "both reports")
+        found = scraped(generate_latest(registry).decode())
+        other.close()
+
+    assert (found["query_lag_messages_known", "archive"], found["query_lag_messages_known", "invoices"]) == (1, 1)
+
+
 def test_the_server_is_for_this_machine_and_ends(listener: LagListener) -> None:
     """By default the server listens on loopback; after `close` nobody listens."""
     server = serve_metrics(listener, port=0)
@@ -209,6 +247,15 @@ def test_the_server_is_for_this_machine_and_ends(listener: LagListener) -> None:
     assert server.url == f"http://127.0.0.1:{server.port}/metrics"
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((server.address, server.port), timeout=5)
+
+
+def test_an_address_of_ipv6_has_brackets(listener: LagListener) -> None:
+    """The URL of a server that listens on IPv6 can be opened; here none does, because not all machines have IPv6."""
+    server = serve_metrics(listener, port=0)
+    server.close()
+    server.address = "::1"
+
+    assert server.url == f"http://[::1]:{server.port}/metrics"
 
 
 def test_a_client_that_says_nothing_is_sent_away(listener: LagListener, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -24,13 +25,13 @@ def stub() -> Iterator[StubBroker]:
         yield broker
 
 
-def progress(*offsets: int, group: str | None = GROUP, topic: str = TOPIC) -> Any:
+def progress(*offsets: int, group: str | None = GROUP, topic: str = TOPIC, run: str = "run-1") -> Any:
     """Return Spark's progress of a query with a RocketMQ source at these offsets, and with sources of other kinds."""
     end: dict[str, Any] = {"next": {topic: {"broker-a": {str(n): at for n, at in enumerate(offsets)}}}, "version": 1}
     if group:
         end["group"] = group
     sources = [{"endOffset": offset} for offset in (end, 17, None, {"logOffset": 3})]
-    return SimpleNamespace(json=json.dumps({"sources": [*sources, {}]}))
+    return SimpleNamespace(json=json.dumps({"sources": [*sources, {}]}), id="query-1", runId=run)
 
 
 def over_connect(last: Any) -> Any:
@@ -104,11 +105,65 @@ def test_a_listener_follows_the_queries_of_its_group(stub: StubBroker) -> None:
     """A listener commits the progress of all queries of its group, and ignores other groups."""
     listener = CommitListener(options(stub, subscribe=f"{TOPIC},bills"))
     stub.state.brokers[0].topics.find_or_create("bills", 1)
-    for each in (progress(1, 0), progress(9, topic="bills"), progress(9, 9, group="other"), progress(2, 1)):
+    of_bills = progress(9, topic="bills", run="run-2")
+    for each in (progress(1, 0), of_bills, progress(9, 9, group="other", run="run-3"), progress(2, 1)):
         listener.onQueryProgress(SimpleNamespace(progress=each))  # type: ignore[arg-type]
-    listener.onQueryTerminated(SimpleNamespace())  # type: ignore[arg-type]
-    wanted = {queue_of(0): 2, queue_of(1): 1, queue_of(0, topic="bills"): 9}
-    wait_for(lambda: stub.offsets(GROUP) == wanted, f"{wanted}")
+    for run in ("run-1", "run-2", "run-3"):
+        end(listener, run)
+    assert stub.offsets(GROUP) == {queue_of(0): 2, queue_of(1): 1, queue_of(0, topic="bills"): 9}
+
+
+def end(listener: CommitListener, run: str = "run-1") -> None:
+    """Tell a listener that a run of a query has ended."""
+    listener.onQueryTerminated(SimpleNamespace(id="query-1", runId=run))  # type: ignore[arg-type]
+
+
+def committing_threads() -> int:
+    """Return the number of threads that commit."""
+    return sum(thread.name == "rocketmq-commit" for thread in threading.enumerate())
+
+
+def test_a_group_may_be_moved_after_its_query(stub: StubBroker) -> None:
+    """A listener has no thread for a query that ended, so an administrator's move stays, and the next run goes on."""
+    before = committing_threads()
+    listener = CommitListener(options(stub))
+    listener.onQueryProgress(SimpleNamespace(progress=progress(9, 9)))  # type: ignore[arg-type]
+    end(listener)
+    assert stub.offsets(GROUP) == {queue_of(0): 9, queue_of(1): 9}
+    wait_for(lambda: committing_threads() == before, "nobody commits for the group any more")
+
+    store_offsets(stub, {queue_of(0): 3, queue_of(1): 3})
+    listener.onQueryProgress(SimpleNamespace(progress=progress(4, 3, run="run-2")))  # type: ignore[arg-type]
+    end(listener, "run-2")
+
+    assert stub.offsets(GROUP) == {queue_of(0): 4, queue_of(1): 3}
+
+
+def test_a_commit_that_fails_at_the_end_is_repeated(stub: StubBroker) -> None:
+    """A thread whose query has ended goes on until its positions are committed."""
+    before = committing_threads()
+    stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.UPDATE_CONSUMER_OFFSET, times=2)
+    listener = CommitListener(options(stub))
+    listener.onQueryProgress(SimpleNamespace(progress=progress(3, 1)))  # type: ignore[arg-type]
+    end(listener)
+
+    wait_for(lambda: committing_threads() == before, "the thread has ended")
+    assert stub.offsets(GROUP) == {queue_of(0): 3, queue_of(1): 1}
+
+
+def test_a_query_that_restarts_leaves_no_threads(stub: StubBroker) -> None:
+    """The positions of a run replace those that earlier runs of the query could not commit."""
+    before = committing_threads()
+    stub.faults.answer(ResponseCode.NO_PERMISSION, on=RequestCode.UPDATE_CONSUMER_OFFSET, times=None)
+    listener = CommitListener(options(stub))
+    for number in range(3):
+        listener.onQueryProgress(SimpleNamespace(progress=progress(number, 0, run=f"run-{number}")))  # type: ignore[arg-type]
+        end(listener, f"run-{number}")
+
+    wait_for(lambda: committing_threads() == before + 1, "the threads of earlier runs end")
+    stub.faults.clear()
+    wait_for(lambda: stub.offsets(GROUP) == {queue_of(0): 2, queue_of(1): 0}, "the last run's positions are committed")
+    wait_for(lambda: committing_threads() == before, "its thread ends")
 
 
 # --- lag -------------------------------------------------------------------------------------------------------------
@@ -157,3 +212,27 @@ def test_a_position_that_cannot_be_read_makes_lag_a_bound(stub: StubBroker) -> N
 
         assert (found.total.messages.value, found.total.messages.is_bound) == (1, True)
         assert "version" in str(found.total.messages.unknown)
+
+
+def test_a_source_without_a_position_makes_lag_a_bound(stub: StubBroker) -> None:
+    """A source that has no position yet may have much to read, so the total is no known 0."""
+    beside = json.loads(progress(0, 0).json)["sources"]
+    early = {"endOffset": {"version": 1}}
+    alone, both = (SimpleNamespace(json=json.dumps({"sources": sources})) for sources in ([early], [*beside, early]))
+
+    found, nothing = (lag(query(each), options(stub)).total.messages for each in (both, alone))
+
+    assert (found.value, found.is_bound, nothing.value) == (0, True, None)
+    assert found.unknown == nothing.unknown == "a source of the query has no position yet"
+
+
+def test_two_sources_of_one_queue_are_as_far_behind_as_the_slower_one(stub: StubBroker) -> None:
+    """Where two sources of a query read the same queue, its lag counts from the smaller position."""
+    for _ in range(6):
+        stub.put(TOPIC, b"x", queue_id=0)
+    sources = [source for at in (2, 5) for source in json.loads(progress(at, 0).json)["sources"]]
+
+    for each in (sources, sources[::-1]):
+        found = lag(query(SimpleNamespace(json=json.dumps({"sources": each}))), options(stub))
+
+        assert (found.queues[0].position, found.total.messages.value) == (Figure(2), 4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ __all__ = ["COMMANDS", "watch_lag"]
 
 _UNKNOWN = "?"
 _NOTHING = "-"
-_SHORTEST_S = 0.1
+_SHORTEST_S, _LONGEST_S = 0.1, 86_400
 _MOST_REASONS = 5
 """The most reasons that people see; each may name another queue."""
 
@@ -49,8 +48,9 @@ def _run(
         return _measure(session, group, topic)
     if max is not None:
         raise OptionError("--max", str(max), "not together with --watch, which never ends", advice="drop one of them")
-    if not _SHORTEST_S <= interval < math.inf:
-        raise OptionError("--interval", str(interval), "out of range", advice=f"give {_SHORTEST_S} seconds or more")
+    if not _SHORTEST_S <= interval <= _LONGEST_S:
+        advice = f"give {_SHORTEST_S} seconds or more, at most a day"
+        raise OptionError("--interval", str(interval), "out of range", advice=advice)
     return watch_lag(session, group, topic, interval)
 
 
@@ -220,8 +220,9 @@ COMMANDS = (
         "move: fileReservedTime less the age, whatever the rates. Brokers delete whole files, at deleteWhen, so the "
         "message may stay longer; above 85 % of the disk they delete messages of any age, and 'kept for' is 0. What "
         "cannot be known is shown as ?, with the reason, and never counts as 0; a total with ≥ or ≤ is a bound, "
-        "because a part is unknown. Queues of a broker that the name servers have dropped are seen only by a --watch "
-        "that began before.",
+        "because a part is unknown. While the group has live members, brokers report only the topics that these "
+        "subscribe to. Queues of a broker that the name servers have dropped are seen only by a --watch that "
+        "began before.",
         examples=("pyspark-rocketmq lag billing", "pyspark-rocketmq lag billing --topic orders --max 10000"),
         streams_if="watch",
         verdict=_verdict,

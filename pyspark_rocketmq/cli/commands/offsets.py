@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import OptionError, RocketMQError
+from ...errors import OptionError, RocketMQError, TopicNotFound
 from ...model import MessageQueue, sort_queues
 from ..asking import fetch_brokers
 from ..command import Command, Parameter
@@ -117,14 +117,42 @@ def _show(session: Session, group: str, topic: tuple[str, ...]) -> GroupOffsets:
 
 def _topics_of(session: Session, group: str) -> list[str]:
     """Return the topics in which a group has positions; raise if it has none, or if a broker does not tell."""
-    found = session.cluster.survey.fetch_consume_stats(fetch_brokers(session), group)
+    brokers = fetch_brokers(session)
+    found = session.cluster.survey.fetch_consume_stats(brokers, group)
     for each in found.values():
         if isinstance(each, RocketMQError):
             raise each
     topics = {queue.topic for table in found.values() if not isinstance(table, RocketMQError) for queue in table}
+    topics |= _find_hidden(session, brokers, group, topics)
     if not topics:
         raise NotFound(f"no broker has a position of group {group}", advice="check the name: groups list shows all")
     return sorted(topics)
+
+
+def _find_hidden(
+    session: Session, brokers: Collection[BrokerEndpoints], group: str, shown: Collection[str]
+) -> set[str]:
+    """Return further topics of a group, which statistics leave out while it has members; warn where none can be had."""
+    survey, warn = session.cluster.survey, session.screen.warn
+    told = survey.fetch_topics_of_group(brokers, group)
+    refusing = [each for each in brokers if isinstance(told[each.broker_name], RocketMQError)]
+    for name, members in survey.fetch_connections(refusing, group).items():
+        if isinstance(members, RocketMQError) or members.connection_set:
+            warn(
+                f"{name} tells only of topics to which live members of the group subscribe, if it has any: "
+                "name others with --topic"
+            )
+    hidden = {topic for each in told.values() if not isinstance(each, RocketMQError) for topic in each} - set(shown)
+    return {topic for topic in hidden if _is_there(session, topic)}
+
+
+def _is_there(session: Session, topic: str) -> bool:
+    """Return whether a topic exists: positions stay behind when a topic is deleted."""
+    try:
+        session.cluster.routes.route(topic)
+    except TopicNotFound:
+        return False
+    return True
 
 
 def _show_offsets(found: GroupOffsets) -> list[View]:
@@ -239,7 +267,7 @@ def _apply(
     cluster = session.cluster
     old = {queue: before[queue] for queue in changed if queue in before}
     path = _write_undo(session, group, old, undo_file) if old else None
-    back = f"go back with: {_undo_command(session, group, path)}" if path else "there was no position to go back to"
+    back = _way_back(session, group, path, len(changed) - len(old))
     try:
         require_unmoved(cluster, group, before, changed)
     except RocketMQError:
@@ -252,6 +280,18 @@ def _apply(
     commit(session, group, changed, back)
     require_still_alone(cluster, brokers, group, back)
     return path
+
+
+def _way_back(session: Session, group: str, path: Path | None, staying: int) -> str:
+    """Return in words how to go back; `staying` queues have no position to go back to."""
+    if path is None:
+        return "there was no position to go back to"
+    back = f"go back with: {_undo_command(session, group, path)}"
+    return f"{_staying(staying)}; {back}" if staying else back
+
+
+def _staying(count: int) -> str:
+    return f"{count} queues without a position before stay where they are moved"
 
 
 def _undo_command(session: Session, group: str, path: Path) -> str:
@@ -312,7 +352,11 @@ def _show_moved(moved: Moved) -> list[View]:
     views.append(Note(f"{len(moved.moves)} of {where}"))
     if not moved.applied:
         return [*views, Note("nothing was moved; --apply does it", is_warning=True)]
-    return [*views, Note(f"moved; undo: {moved.undo}" if moved.undo else "moved; there was no position before")]
+    if moved.undo is None:
+        return [*views, Note("moved; there was no position before")]
+    if staying := sum(each.before is None for each in moved.moves):
+        views.append(Note(f"the undo is not complete: {_staying(staying)}", is_warning=True))
+    return [*views, Note(f"moved; undo: {moved.undo}")]
 
 
 def _move_row(move: Move) -> tuple[str, ...]:
@@ -356,7 +400,7 @@ COMMANDS = (
         _show_starting,
         parameters=(Parameter("WHEN", WHERE, is_required=True), _TOPICS),
         details="Prints the JSON that the option startingOffsets takes. A time means the first message stored at or "
-        "after it, in a queue without one the end.",
+        "after it by its broker's clock, in a queue without one the end.",
         examples=(
             "pyspark-rocketmq offsets at -2h --topic orders",
             "pyspark-rocketmq offsets at earliest --topic orders",
@@ -374,7 +418,8 @@ COMMANDS = (
             _APPLY,
             _UNDO,
         ),
-        details=f"Moves the group's positions in all queues of the topics. {_MOVING}",
+        details="Moves the group's positions in all queues of the topics. A time means the first message stored at or "
+        f"after it by its broker's clock, in a queue without one the end. {_MOVING}",
         examples=("pyspark-rocketmq offsets seek billing --topic orders --to group:billing",),
         verdict=_verdict,
     ),
@@ -384,7 +429,8 @@ COMMANDS = (
         _export,
         _show_export,
         parameters=(_GROUP, _SOME_TOPICS),
-        details="Prints the JSON that offsets import reads.",
+        details="Prints the JSON that offsets import reads. Queues in which the group has no position, and those of a "
+        "broker that is not registered or serves no reads, are not in it.",
         examples=("pyspark-rocketmq offsets export billing",),
     ),
     Command(
