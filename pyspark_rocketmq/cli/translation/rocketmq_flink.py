@@ -27,7 +27,7 @@ _CLIENT = (
     renamed("nameServer", "nameServerAddress", "nameserver.address", "rocketmq.client.endpoints",
             note="name servers; a proxy's gRPC port cannot be read from"),
     renamed("namespace", "rocketmq.client.namespace"),
-    renamed("accessKey", "accessKey", "access.key", "rocketmq.client.accessKey"),
+    renamed("accessKey", "accessKey", "access.key", "rocketmq.client.accessKey", is_secret=True),
     renamed("secretKey", "secretKey", "secret.key", "rocketmq.client.secretKey", is_secret=True,
             note="better in a credentialsFile"),
     renamed("useTLS", "rocketmq.client.tls.enable"),
