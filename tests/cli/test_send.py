@@ -228,6 +228,20 @@ def test_a_lost_answer_is_no_failure(stub: StubCluster, send: RunCommand) -> Non
     assert "BODY 1: may be stored, or not: " in ran.err and "nothing was stored before" in ran.err
 
 
+def test_a_message_that_may_be_stored_twice_is_told(run_command: RunCommand) -> None:
+    """If an answer is lost and the message is sent again, its line says that it may be stored twice."""
+    with StubCluster(2, topics={TOPIC: 1}) as stub:
+        words = ["send", TOPIC, "x"]
+        for broker in ("broker-a", "broker-b"):
+            stub.faults.cut_reply(on=RequestCode.SEND_MESSAGE_V2, at=broker, times=1)
+        ran = run_command(*words, name_server=stub.name_server)
+        stub.faults.clear()
+        [later] = landed(run_command(*words, "--json", name_server=stub.name_server))
+
+        assert (ran.code, ran.err, bodies(stub)) == (Exit.DONE, "", [b"x"] * 4)
+    assert " · may be stored twice · id " in ran.out and later["mayBeDoubled"] is False
+
+
 def test_times_and_levels_delay(run_command: RunCommand) -> None:
     """A message with a level or a time has no offset yet, and appears when its time has come."""
     with StubCluster(topics={TOPIC: 1}, frozen_clock=True) as stub:

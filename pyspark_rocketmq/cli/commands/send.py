@@ -44,6 +44,8 @@ class Landed:
     message_id: str
     status: str
     """SUCCESS; other statuses say that a flush or a replica's copy is missing."""
+    may_be_doubled: bool
+    """Whether an earlier attempt got no answer, so that the message may be stored twice, with one id."""
     deliver_at: Moment | None
     """The time before which the message is not delivered; null if it has none."""
     delay_level: int | None
@@ -284,6 +286,7 @@ def _to_landed(draft: Draft, receipt: Receipt, number: int) -> Landed:
         None if is_delayed else receipt.queue_offset + number,
         message.properties["UNIQ_KEY"],
         receipt.status.name,
+        receipt.may_be_doubled,
         moment(message.deliver_at_ms) if message.deliver_at_ms else None,
         message.delay_level or None,
     )
@@ -298,6 +301,7 @@ def _show(landed: Landed) -> list[View]:
     else:
         where += f" @ {landed.offset}"
     status = [] if landed.status == "SUCCESS" else [landed.status]
+    status += ["may be stored twice"] if landed.may_be_doubled else []
     return [Text(" · ".join([where, *status, f"id {landed.message_id}"]))]
 
 
@@ -329,7 +333,8 @@ COMMANDS = (
         "so that a queue stores them in their order. A line of JSON is an object with the members "
         f"{', '.join(LINE_MEMBERS)}; what it leaves out is taken from the command line, and a body that is no string "
         "is sent as JSON. At the first line that cannot be sent the command ends; it says how many messages landed "
-        "before. Ctrl-C does the same.",
+        "before. Ctrl-C does the same. A message of which an attempt got no answer is sent again; it may "
+        "be stored twice then, which its line says.",
         examples=(
             "pyspark-rocketmq send orders 'two lattes' 'one tea' --tags paid --key order-1",
             "pyspark-rocketmq send orders 48656c6c6f --body-format hex --queue broker-a/0",
