@@ -11,11 +11,11 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import RocketMQError
 from .exits import Exit, ExtraMissing, exit_of
@@ -43,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run_until_interrupted(words, screen)
     except BrokenPipeError:
+        with suppress(OSError):
+            screen.write_closing()
         for stream in (screen.out, screen.err):
             _discard_if_closed(stream)
         return Exit.OUTPUT_CLOSED
@@ -103,7 +105,8 @@ def _run_command(invocation: Invocation, screen: Screen) -> int:
         except Exception as error:
             if is_debug:
                 raise
-            what = f"an unexpected error, {type(error).__name__}: {error}"
+            outcome = f"; {screen.outcome}" if screen.outcome else ""
+            what = f"an unexpected error, {type(error).__name__}: {error}{outcome}"
             return _fail(RocketMQError(what, advice="--debug shows the traceback; please report it"), session)
 
 
@@ -132,13 +135,15 @@ def _write(invocation: Invocation, result: Any, screen: Screen) -> None:
 def _write_each(invocation: Invocation, results: Iterator[Any], screen: Screen) -> int:
     verdict = invocation.command.verdict
     code: int = Exit.DONE
-    for result in results:
-        if screen.as_json:
-            screen.write_record(result)
-        else:
-            screen.show(invocation.command.show(result))
-        if verdict:
-            code = verdict(result, invocation.values)
+    # It ends what it has begun before the command says how it ended.
+    with closing(cast(Generator[Any], results)):
+        for result in results:
+            if screen.as_json:
+                screen.write_record(result)
+            else:
+                screen.show(invocation.command.show(result))
+            if verdict:
+                code = verdict(result, invocation.values)
     return code
 
 

@@ -39,6 +39,9 @@ class Screen:
         self.as_json = as_json
         self.interruption = "interrupted; nothing was changed"
         """The line that Ctrl-C writes; a command that changes something replaces it before it does."""
+        self.outcome = ""
+        """The changes so far, in words; a command sets it if its output tells of them one by one, so that an output that
+        is closed or broken does not hide them."""
         self._console: Console | None = None
         self._line: WaitingLine | None = None
         self._redrawn = 0
@@ -135,6 +138,12 @@ class Screen:
         # A terminal shows ^C at the beginning of the line.
         line = f"\n{what}" if self.err.isatty() else what
         self._write_failure(line, "INTERRUPTED", what, Exit.INTERRUPTED, {}, "")
+
+    def write_closing(self) -> None:
+        """Write what the command has changed, since nobody reads its results any more."""
+        if self.outcome:
+            what = f"the output was closed; {self.outcome}"
+            self._write_failure(what, "OUTPUT_CLOSED", what, Exit.OUTPUT_CLOSED, {}, "")
 
     def _write_failure(
         self, line: str, code: str, what: str, exit_code: Exit, where: dict[str, Any], advice: str

@@ -311,6 +311,37 @@ def test_an_interruption_tells_of_messages_on_their_way(stub: StubCluster) -> No
     assert said == "interrupted; 0 messages landed; line 1 may be stored, too\n"
 
 
+def test_a_closed_output_does_not_hide_what_landed(stub: StubCluster) -> None:
+    """If nobody reads where messages landed, stderr says how many did."""
+    with start_sending(stub, "--json") as process:
+        assert process.stdin and process.stdout
+        write_line(process.stdin, '{"body": "first"}')
+        process.stdout.readline()
+        process.stdout.close()
+        write_line(process.stdin, '{"body": "second"}')
+        process.stdin.close()
+        assert process.wait(SECONDS) == Exit.OUTPUT_CLOSED
+        assert process.stderr
+        said = json.loads(process.stderr.read())
+
+    assert len(bodies(stub)) == 2
+    assert said["what"].startswith("the output was closed; 2 messages landed, in ")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
+def test_a_full_disk_does_not_hide_what_landed(stub: StubCluster) -> None:
+    """If the output cannot be written, the error says how many messages landed."""
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [*PROGRAM, "send", TOPIC, "x"],
+            cwd=ROOT, env=environment(stub), stdout=full, stderr=subprocess.PIPE, text=True, timeout=SECONDS,
+            check=False,
+        )  # fmt: skip
+
+    assert ran.returncode == Exit.FAILED and len(bodies(stub)) == 1
+    assert "No space left on device; 1 message landed, in 1 queue; " in ran.stderr
+
+
 def test_the_schema_accepts_delayed_messages(send: RunCommand) -> None:
     """The schema of the documents allows messages without an offset."""
     [document] = landed(send("x", "--delay-level", "3", "--json"))

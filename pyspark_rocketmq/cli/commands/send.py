@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...client.producer import Producer
     from ...cluster.messages import Receipt
     from ...model import MessageQueue
+    from ..screen import Screen
     from ..session import Session
 
 __all__ = ["COMMANDS"]
@@ -121,10 +122,11 @@ class Progress:
         queues = f", in {show_count(len(self.queues), 'queue')}" if self.queues else ""
         return f"{show_count(self.landed, 'message')} landed{queues}"
 
-    def describe_interruption(self) -> str:
-        """Return what is known of the messages when the command is interrupted."""
+    def tell(self, screen: Screen) -> None:
+        """Let Ctrl-C, and an output that is closed, say what is known of the messages."""
         open_sends = f"; {name_places(self.sending)} may be stored, too" if self.sending else ""
-        return f"interrupted; {self}{open_sends}"
+        screen.outcome = f"{self}{open_sends}"
+        screen.interruption = f"interrupted; {screen.outcome}"
 
 
 def _send_all(session: Session, portions: Iterator[list[Draft]]) -> Iterator[Landed]:
@@ -208,14 +210,14 @@ class Sender:
 
     @contextmanager
     def _in_flight(self, drafts: Sequence[Draft]) -> Iterator[None]:
-        """Let Ctrl-C during the `with` block say that these messages may be stored, and afterwards that they are."""
+        """Say during the `with` block that these messages may be stored, and afterwards that they are."""
         progress, screen = self._progress, self._session.screen
         progress.sending = drafts
-        screen.interruption = progress.describe_interruption()
+        progress.tell(screen)
         yield
         progress.sending = ()
         progress.landed += len(drafts)
-        screen.interruption = progress.describe_interruption()
+        progress.tell(screen)
 
     def _with_id(self, draft: Draft) -> Any:
         return replace(draft.message, properties={**draft.message.properties, "UNIQ_KEY": self._ids.make()})
