@@ -40,8 +40,8 @@ class Screen:
         self.interruption = "interrupted; nothing was changed"
         """The line that Ctrl-C writes; a command that changes something replaces it before it does."""
         self.outcome = ""
-        """The changes so far, in words; a command sets it if its output tells of them one by one, so that an output that
-        is closed or broken does not hide them."""
+        """The changes so far, in words; set by a command whose output tells of them one by one, so that a closed output
+        does not hide them."""
         self._console: Console | None = None
         self._line: WaitingLine | None = None
         self._redrawn = 0
@@ -56,7 +56,7 @@ class Screen:
     @property
     def may_ask(self) -> bool:
         """Whether somebody can be asked: input and errors are a terminal's."""
-        return sys.stdin.isatty() and self.err.isatty()
+        return sys.stdin is not None and sys.stdin.isatty() and self.err.isatty()
 
     # --- results -----------------------------------------------------------------------------------------------------
 

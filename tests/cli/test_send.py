@@ -106,6 +106,25 @@ def test_bodies_are_sent_byte_by_byte(
     assert bodies(stub) == [body]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "12345678901234567.89",
+        '{"p": 1.10, "z": -0, "e": 1E5,"b":[ true ]}',
+        '"\\u00e9"',
+        '[{"body": "\\ud800"}]',
+        "1e-400",
+    ],
+)
+def test_a_body_of_json_is_sent_as_it_is_written(stub: StubCluster, send_lines: Callable[..., Ran], body: str) -> None:
+    """JSON as a body is not written anew: digits, blanks and escapes stay; a byte order mark and CRLF do no harm."""
+    line = f'{{ "body" :{body} , "bodyFormat": "json", "tags": "{{}}"}}\r'
+
+    landed(send_lines([b"\xef\xbb\xbf" + line.encode()], "--json"))
+
+    assert bodies(stub) == [body.encode()]
+
+
 def test_a_line_says_everything(stub: StubCluster, send_lines: Callable[..., Ran]) -> None:
     """The members of a line outrank the command line; a body that is no string is sent as JSON."""
     lines = [
@@ -156,7 +175,14 @@ def test_many_lines_stay_in_order(stub: StubCluster, send_lines: Callable[..., R
         ({"body": "x", "delayLevel": 19}, "delay level 19 is out of range"),
         ({"body": "x", "delayLevel": True}, "delayLevel is no integer"),
         ({"body": "x", "deliverAt": "tomorrow"}, "line 2, deliverAt = 'tomorrow': not a time"),
-        ({"body": "x", "delayLevel": 1, "deliverAt": 5}, "a delay level and a delivery time"),
+        ({"body": "x", "delayLevel": 1, "deliverAt": "+1h"}, "a delay level and a delivery time"),
+        ({"body": "x", "deliverAt": 1_800_000_000}, "line 2, deliverAt = '1800000000': a time that is over"),
+        ({"body": "x", "deliverAt": "-2h"}, "a time that is over"),
+        ({"body": "x", "keys": ["a b"]}, "a key with a blank"),
+        ({"body": "x", "keys": [""]}, "a key with a blank"),
+        (b'{"body": {"secret": 1, "secret": 2}}', "not standard JSON (a name twice, "),
+        (b'{"body": NaN}', "not standard JSON"),
+        ({"body": "x", "properties": {"p" * 9_999: 1}}, "property pppp"),
         ({"body": "x", "queue": "broker-a/7"}, "no such writable queue"),
         ({"body": "x", "topic": "no topic"}, "not a topic's name"),
         ({"body": "zz", "bodyFormat": "hex"}, "the body is not hex"),
@@ -186,6 +212,10 @@ def test_a_wrong_line_is_named(
         ([], "give BODY, --file or --lines"),
         (["x", "--lines", "-"], "give BODY, --file or --lines"),
         (["--file", "nowhere"], "--file = 'nowhere': unreadable: No such file"),
+        (["--file", "null\0"], "--file = 'null\\x00': unreadable: embedded null byte"),
+        (["NaN", "--body-format", "json"], "the body is not JSON"),
+        (["x", "--key", "a b"], "a key with a blank"),
+        (["x", "--deliver-at", "2001-01-01T00:00:00Z"], "a time that is over, so brokers would deliver at once"),
         (["--lines", "nowhere"], "--lines = 'nowhere': unreadable: No such file"),
         (["x", "--property", "shop"], "not of the form NAME=VALUE"),
         (["x", "--deliver-at", "+1y"], "--deliver-at"),
@@ -264,6 +294,20 @@ def test_old_brokers_get_no_times(run_command: RunCommand) -> None:
 
         assert ran.code == Exit.USAGE and "older than 5.0" in ran.err
         assert bodies(stub) == []
+
+
+@pytest.mark.parametrize("words", [["--lines", "-"], ["x"]], ids=["lines", "body"])
+def test_without_a_standard_input(stub: StubCluster, words: list[str]) -> None:
+    """A closed standard input is told if it is to be read, and does not matter otherwise; nothing else is read."""
+    ran = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *PROGRAM, "send", TOPIC, *words],
+        cwd=ROOT, env=environment(stub), capture_output=True, text=True, timeout=SECONDS, check=False,
+    )  # fmt: skip
+
+    if words == ["x"]:
+        assert (ran.returncode, ran.stderr) == (Exit.DONE, "")
+    else:
+        assert ran.returncode == Exit.USAGE and "--lines = '-': the standard input is closed" in ran.stderr
 
 
 def start_sending(stub: StubCluster, *words: str) -> subprocess.Popen[str]:

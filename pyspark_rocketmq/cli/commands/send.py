@@ -10,7 +10,7 @@ from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from ...errors import OptionError, RocketMQError, SendError
+from ...errors import MOST_TEXT, OptionError, RocketMQError, SendError, shown
 from ..command import Command, Parameter
 from ..drafts import FORMATS, LINE_MEMBERS, Defaults, Draft, LineReader, draft_body, draft_file, draft_lines
 from ..values import Moment, moment
@@ -29,6 +29,11 @@ GROUP = "pyspark-rocketmq-send"
 """The producer group; nobody asks it anything, since the command begins no transactions."""
 _BATCH_BYTES, _BATCHED_BYTES = 512 * 1024, 16 * 1024
 """Most bytes of a batch, and of a message that goes into one; larger messages go alone, compressed."""
+
+_LATE_MS = 60_000
+"""The most by which a delivery time may be over."""
+_MOST_WHAT = MOST_TEXT - 200
+"""The most characters of what went wrong, so that the number of messages that landed is not cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,11 @@ def _read_time(option: str, text: str, now_ms: int) -> int:
 
     if text.startswith("+"):
         return now_ms + read_duration_ms(OptionText(option, text[1:]))
-    return read_time_ms(OptionText(option, text, now_ms))
+    at_ms = read_time_ms(OptionText(option, text, now_ms))
+    if at_ms < now_ms - _LATE_MS:
+        what = "a time that is over, so brokers would deliver at once"
+        raise OptionError(option, text, what, advice="leave it out, or give a later one; a number means milliseconds")
+    return at_ms
 
 
 def _split_property(text: str) -> tuple[str, str]:
@@ -151,7 +160,8 @@ def _counting(progress: Progress) -> Iterator[None]:
     try:
         yield
     except RocketMQError as error:
-        error.what += f"; {progress} before" if progress.landed else "; nothing was stored before"
+        count = f"{progress} before" if progress.landed else "nothing was stored before"
+        error.what = f"{shown(error.what, _MOST_WHAT)}; {count}"
         raise
 
 
@@ -334,7 +344,7 @@ COMMANDS = (
         "in turn, those that come together as a batch. Small messages are sent in batches, one batch after the other, "
         "so that a queue stores them in their order. A line of JSON is an object with the members "
         f"{', '.join(LINE_MEMBERS)}; what it leaves out is taken from the command line, and a body that is no string "
-        "is sent as JSON. At the first line that cannot be sent the command ends; it says how many messages landed "
+        "is sent as the JSON that is written there. At the first line that cannot be sent the command ends; it says how many messages landed "
         "before. Ctrl-C does the same. A message of which an attempt got no answer is sent again; it may "
         "be stored twice then, which its line says.",
         examples=(
