@@ -36,6 +36,7 @@ _REPORTED = "pyspark_rocketmq.client."
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that these words name (None: those of the process), and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _replace_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")
@@ -222,6 +223,13 @@ class _Warnings(logging.Handler):
             self._shown.add(text)
             with suppress(OSError):  # The thread that logs is not the one to notice a closed stderr.
                 self._screen.warn(text)
+
+
+def _replace_missing_streams() -> None:
+    """Write to nowhere what would go to a stream that the process was started without."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))
 
 
 def _discard_if_closed(stream: Any) -> None:

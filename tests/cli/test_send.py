@@ -206,6 +206,14 @@ def test_a_wrong_line_is_named(
     assert "1 message landed, in 1 queue before" in ran.err and "secret" not in ran.err
 
 
+def test_a_new_topic_is_told(stub: StubCluster, run_command: RunCommand) -> None:
+    """A topic that its first message makes, perhaps because its name is misspelt, is told once before."""
+    ran = run_command("send", "drafst", "x", "y", name_server=stub.name_server)
+
+    assert (ran.code, bodies(stub, "drafst")) == (Exit.DONE, [b"x", b"y"])
+    assert ran.err == "topic drafst does not exist; the brokers make it with its first message\n"
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

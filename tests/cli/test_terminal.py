@@ -149,6 +149,19 @@ def run_unread(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     return code
 
 
+@pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
+def test_a_process_without_a_stream(stream: str) -> None:
+    """A command that is started without one of its streams does its work, and writes nothing to another one."""
+    number = ("stdin", "stdout", "stderr").index(stream)
+    ran = subprocess.run(
+        ["sh", "-c", f'exec "$@" {number}{"<" if number == 0 else ">"}&-', "sh", *PROGRAM, "explain", "nothing"],
+        cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False,
+    )  # fmt: skip
+
+    assert (ran.returncode, ran.stdout) == (Exit.NOT_FOUND, "")
+    assert ran.stderr.count("\n") == (0 if stream == "stderr" else 1)
+
+
 def test_help_ends_silently_when_nobody_reads(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -202,7 +202,7 @@ class Sender:
         self._session, self._producer, self._progress = session, producer, progress
         self._ids = UniqueIdMaker(local_host(), os.getpid(), id(self), session.now_ms)
         self._require_timers = cache(self._check_timers)
-        self._find_queues = cache(session.cluster.writable.queues)
+        self._find_queues = cache(self._look_up)
 
     def __repr__(self) -> str:
         return f"<Sender {self._progress}>"
@@ -247,6 +247,14 @@ class Sender:
             receipt = self._producer.send_batch([each.message for each in drafts], queue)
         self._progress.queues.add(receipt.queue)
         return receipt
+
+    def _look_up(self, topic: str) -> Sequence[MessageQueue]:
+        """Return a topic's writable queues; warn if the topic does not exist yet."""
+        writable = self._session.cluster.writable
+        queues = writable.queues(topic)
+        if writable.is_new(topic):
+            self._session.screen.warn(f"topic {topic} does not exist; the brokers make it with its first message")
+        return queues
 
     def _find_queue(self, topic: str, text: str) -> MessageQueue:
         queues = self._find_queues(topic)
@@ -344,9 +352,10 @@ COMMANDS = (
         "in turn, those that come together as a batch. Small messages are sent in batches, one batch after the other, "
         "so that a queue stores them in their order. A line of JSON is an object with the members "
         f"{', '.join(LINE_MEMBERS)}; what it leaves out is taken from the command line, and a body that is no string "
-        "is sent as the JSON that is written there. At the first line that cannot be sent the command ends; it says how many messages landed "
-        "before. Ctrl-C does the same. A message of which an attempt got no answer is sent again; it may "
-        "be stored twice then, which its line says.",
+        "is sent as the JSON that is written there. At the first line that cannot be sent the command ends; it says "
+        "how many messages landed before. Ctrl-C does the same. A message of which an attempt got no answer is sent "
+        "again; it may be stored twice then, which its line says. A topic that does not exist is made with its first "
+        "message, if brokers allow that; a warning says so.",
         examples=(
             "pyspark-rocketmq send orders 'two lattes' 'one tea' --tags paid --key order-1",
             "pyspark-rocketmq send orders 48656c6c6f --body-format hex --queue broker-a/0",
