@@ -88,6 +88,7 @@ class Screen:
             self._last_line = redrawn.line
             return
         lines = [line for view in redrawn.views for line in (*self._lines(view), "")][:-1]
+        lines = lines[: max(1, self.console.height - 1)]  # What has left the terminal above cannot be redrawn.
         back = f"\x1b[{self._redrawn}F\x1b[J" if self._redrawn else ""
         self._redrawn = len(lines)
         self._write(back + "\n".join(lines))

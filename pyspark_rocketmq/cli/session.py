@@ -22,6 +22,8 @@ class Session:
     def __init__(self, wanted: Wanted, screen: Screen) -> None:
         self._wanted = wanted
         self.screen = screen
+        self._answers: dict[str, str] = {}
+        """The secrets that the user has typed, by option, so that nobody is asked twice."""
 
     def __enter__(self) -> Self:
         return self
@@ -73,6 +75,7 @@ class Session:
     def _ask(self, option: str) -> str:
         import click
 
-        with self.screen.quiet():
-            answer: str = click.prompt(option, hide_input=True, err=True)
-        return answer
+        if option not in self._answers:
+            with self.screen.quiet():
+                self._answers[option] = click.prompt(option, hide_input=True, err=True)
+        return self._answers[option]
