@@ -6,6 +6,7 @@ import base64
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -278,6 +279,22 @@ def test_a_message_that_may_be_stored_twice_is_told(run_command: RunCommand) -> 
 
         assert (ran.code, ran.err, bodies(stub)) == (Exit.DONE, "", [b"x"] * 4)
     assert " · may be stored twice · id " in ran.out and later["mayBeDoubled"] is False
+
+
+def test_options_of_writes_count(stub: StubCluster, send: RunCommand) -> None:
+    """The timeout, the attempts, the largest body and the group of `-o` or a profile are those of the sends."""
+    fault = stub.faults.drop_reply(on=RequestCode.SEND_MESSAGE_V2, at="broker-a", times=9)
+    begun = time.monotonic()
+    slow = send("x", "-o", "sendMsgTimeout=300ms", "-o", "rocketmq.producerGroup=mine")
+    assert time.monotonic() - begun < 2 and "no answer within 0.29" in slow.err and "group mine" in slow.err
+    stub.faults.clear()
+    refused = stub.faults.busy(on=RequestCode.SEND_MESSAGE_V2, at="broker-a", times=9)
+    assert send("x", "-o", "retryTimesWhenSendFailed=0").code == Exit.FAILED
+    stub.faults.clear()
+    large = send("x" * 2_000, "-o", "maxMessageSize=1k")
+
+    assert (fault.fired, refused.fired) == (1, 1)
+    assert "a body has 2000 bytes, the limit is 1024" in large.err
 
 
 def test_times_and_levels_delay(run_command: RunCommand) -> None:

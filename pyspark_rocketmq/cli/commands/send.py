@@ -18,6 +18,7 @@ from ..views import Text, View, show_count, show_time
 
 if TYPE_CHECKING:
     from ...client.producer import Producer
+    from ...client.settings import ProducerSettings
     from ...cluster.messages import Receipt
     from ...model import MessageQueue
     from ..screen import Screen
@@ -26,7 +27,16 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS"]
 
 GROUP = "pyspark-rocketmq-send"
-"""The producer group; nobody asks it anything, since the command begins no transactions."""
+"""The producer group, if no option names one; nobody asks it anything, since the command begins no transactions."""
+_OF_WRITES = (
+    "producerGroup",
+    "sendMsgTimeout",
+    "retryTimesWhenSendFailed",
+    "maxMessageSize",
+    "compressMsgBodyOverHowmuch",
+    "compressType",
+)
+"""The options of writes that count here, too."""
 _BATCH_BYTES, _BATCHED_BYTES = 512 * 1024, 16 * 1024
 """Most bytes of a batch, and of a message that goes into one; larger messages go alone, compressed."""
 
@@ -138,13 +148,33 @@ class Progress:
         screen.interruption = f"interrupted; {screen.outcome}"
 
 
+def _settings(session: Session) -> ProducerSettings:
+    """Return the settings of sends, from the options of writes."""
+    from ...client import ProducerSettings
+    from ...options import parse_writer_options
+    from ...options.keys import find_option
+
+    matches = {name: find_option(name, "W") for name in session.raw_options}
+    names = {name: match.option.name for name, match in matches.items() if match and match.option.name in _OF_WRITES}
+    raw = {name: session.raw_options[name] for name in names}
+    given = parse_writer_options({"nameServer": ";".join(session.name_servers), **raw}, env={})
+    return ProducerSettings(
+        group=given.send.producer_group if "producerGroup" in names.values() else GROUP,
+        send_timeout_s=given.send.attempt_timeout_s,
+        retries=given.send.retries,
+        max_message_bytes=given.encode.max_body_bytes,
+        compress_over_bytes=given.encode.compress_over_bytes,
+        compression=given.encode.compression,
+    )
+
+
 def _send_all(session: Session, portions: Iterator[list[Draft]]) -> Iterator[Landed]:
-    from ...client import Producer, ProducerSettings
+    from ...client import Producer
 
     progress = Progress()
     with (
         _counting(progress),
-        Producer(session.options.cluster, ProducerSettings(group=GROUP)) as producer,
+        Producer(session.options.cluster, _settings(session)) as producer,
     ):
         sender = Sender(session, producer, progress)
         for portion in portions:
@@ -355,7 +385,8 @@ COMMANDS = (
         "is sent as the JSON that is written there. At the first line that cannot be sent the command ends; it says "
         "how many messages landed before. Ctrl-C does the same. A message of which an attempt got no answer is sent "
         "again; it may be stored twice then, which its line says. A topic that does not exist is made with its first "
-        "message, if brokers allow that; a warning says so.",
+        "message, if brokers allow that; a warning says so. Of the options of writes these count: "
+        f"{', '.join(_OF_WRITES)}; sendMsgTimeout is that of all attempts together.",
         examples=(
             "pyspark-rocketmq send orders 'two lattes' 'one tea' --tags paid --key order-1",
             "pyspark-rocketmq send orders 48656c6c6f --body-format hex --queue broker-a/0",
