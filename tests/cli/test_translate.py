@@ -31,13 +31,14 @@ VALUES = {
     "endingOffsetsByTimestamp": '{"orders": {"0": 5}}',
     "startingOffsets": "latest",
     "endingOffsets": "latest",
-    "consumer.offset.reset.to": "earliest",
+    "rocketmq.source.stop.offset.timestamp": "2026-01-31 00:00:00",
     "scanStartupMode": "earliest",
     "consumer.messages.orderly": "true",
     "startTime": "2026-01-31 00:00:00",
     "endTime": "2026-01-31 00:00:00",
     "rocketmq.source.startup.offset.date": "2026-01-31 00:00:00",
     "rocketmq.sink.delivery.guarantee": "AT_LEAST_ONCE",
+    "consumer.offset.reset.to": "earliest",
     "rocketmq.source.offset.commit.auto": "false",
     "startMessageOffset": "-1",
 }
@@ -285,3 +286,41 @@ def test_lines_of_a_key_are_not_shown(run_command: RunCommand, tmp_path: Path) -
     [job] = ran.document["jobs"]
     assert job["options"]["subscribe"] == "orders" and fates(job)["kafka.bootstrap.servers"] == "translated"
     assert "options that are not spelt out are missing here: line 5, line 6" in job["remarks"]
+
+
+@pytest.mark.parametrize("connector", ["rocketmq-flink", "rocketmq-spark"])
+def test_a_start_for_queues_without_a_position_stays_one(run_command: RunCommand, connector: str) -> None:
+    """`consumer.offset.reset.to` concerns new queues only, so the query goes on where the group stands."""
+    words = ["--from", connector, "consumer.topic=orders", "consumer.group=billing", "nameserver.addr=n:9876"]
+    if connector == "rocketmq-flink":
+        words[-1] = "nameserver.address=n:9876"
+    latest = translate(run_command, *words, "consumer.offset.reset.to=latest")
+    by_time = translate(
+        run_command, *words, "consumer.offset.reset.to=timestamp", "consumer.offset.from.timestamp=1800000000000"
+    )
+    silent = translate(run_command, *words)
+
+    assert latest["options"].items() >= {"startingOffsets": "group", "startingOffsetsDefault": "latest"}.items()
+    assert by_time["options"].items() >= {"startingOffsets": "group", "startingTimestamp": "1800000000000"}.items()
+    for job in (latest, by_time):
+        assert not any("to be settled" in remark or "no start is given" in remark for remark in job["remarks"])
+    assert any("no start is given" in remark and "startingOffsets=group" in remark for remark in silent["remarks"])
+
+
+def test_an_end_by_time_loses_nothing(run_command: RunCommand) -> None:
+    """Of several ends of a topic the latest is taken, and of several starts the earliest; the notes say so."""
+    words = [f'{name}OffsetsByTimestamp={{"orders": {{"0": 5, "1": 9}}}}' for name in ("starting", "ending")]
+    job = translate(run_command, "kafka.bootstrap.servers=b:9092", "subscribe=orders", "--use", "read", *words)
+
+    assert job["options"]["startingOffsetsByTimestamp"] == '{"orders": 5}'
+    assert job["options"]["endingOffsetsByTimestamp"] == '{"orders": 9}'
+    assert [note["note"].rpartition(", ")[2] for note in job["notes"][2:]] == ["the earliest", "the latest"]
+
+
+def test_two_options_that_become_one_are_told(run_command: RunCommand) -> None:
+    """If two options with different values become the same one, a remark names them."""
+    words = ["kafka.request.timeout.ms=5000", "kafka.default.api.timeout.ms=9000"]
+    job = translate(run_command, "kafka.bootstrap.servers=b:9092", "subscribe=orders", *words)
+
+    assert job["options"]["mqClientApiTimeout"] == "9000"
+    assert any("both become mqClientApiTimeout" in remark and words[0][:24] in remark for remark in job["remarks"])

@@ -51,8 +51,8 @@ KAFKA = Product(
         renamed("endingOffsets", "endingOffsets", convert=offsets_of_kafka("endingOffsets")),
         *same("startingTimestamp", "endingTimestamp", note="the time at which a broker stored the message"),
         *(
-            renamed(name, name, convert=times_of_kafka(name), note="one time for all queues of a topic, the earliest")
-            for name in ("startingOffsetsByTimestamp", "endingOffsetsByTimestamp")
+            renamed(name, name, convert=times_of_kafka(name), note=f"one time for all queues of a topic, the {which}")
+            for name, which in (("startingOffsetsByTimestamp", "earliest"), ("endingOffsetsByTimestamp", "latest"))
         ),
         *same("startingOffsetsByTimestampStrategy", "failOnDataLoss", "fetchOffset.numRetries"),
         *same("fetchOffset.retryIntervalMs", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),

@@ -102,15 +102,22 @@ def translate_job(job: GivenJob, product: Product, use: str) -> TranslatedJob:
     given = {name.lower(): value for name, value in job.options.items()}
     extra = {} if use.startswith("write") else product.read_extra
     options: dict[str, str] = dict(extra)
-    notes, expressions = [], set()
+    notes, expressions, clashes, origins = [], set(), [], dict.fromkeys(extra, "")
     for name, value in job.options.items():
         rule = _find_rule(rules, name)
         is_expression = name in job.expressions and not (rule and rule.ignores_value)
         step = _translate_option(name, value, rule, given, is_expression)
         notes.append(step.note)
+        clashes += [
+            f"{origins[ours]} and {name} both become {ours}: the value of {name} is taken"
+            for ours, text in step.options.items()
+            if origins.get(ours) and options[ours] != text
+        ]
+        origins |= dict.fromkeys(step.options, name)
         options |= step.options
         expressions |= set(step.options) if is_expression else set()
-    remarks = (*product.remarks, *_tell_unread(job.unread), *_check(options, use, expressions))
+    starts = () if use.startswith("write") else tuple(_tell_start(product, options))
+    remarks = (*product.remarks, *starts, *clashes, *_tell_unread(job.unread), *_check(options, use, expressions))
     program = _program(options, use, expressions)
     return TranslatedJob(product.name, use, _masked(options), tuple(notes), remarks, program)
 
@@ -137,6 +144,12 @@ def is_secret(name: str) -> bool:
 
 def _masked(options: Mapping[str, str]) -> dict[str, str]:
     return {name: MASK if is_secret(name) else value for name, value in options.items()}
+
+
+def _tell_start(product: Product, options: Mapping[str, str]) -> Iterator[str]:
+    """Yield that a read would begin elsewhere than before, if no option says where."""
+    if product.read_start and not any(name.startswith("starting") for name in options):
+        yield f"no start is given: {product.read_start}, as startingOffsets=group does; a new query starts at the end"
 
 
 def _tell_unread(lines: Sequence[int]) -> Iterator[str]:
