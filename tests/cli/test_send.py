@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 import signal
 import subprocess
 import time
@@ -14,7 +15,7 @@ from typing import IO, Any
 import jsonschema
 import pytest
 
-from broker_stub import StubCluster
+from broker_stub import Settings, StubCluster
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.cli.fixtures import Ran, RunCommand, environment
@@ -254,6 +255,27 @@ def test_what_a_broker_refuses_is_named(stub: StubCluster, send_lines: Callable[
     assert said.startswith("[BROKER_NO_PERMISSION] line 3 to line 4: not stored: ") and "not for you" in said
     assert "; 2 messages landed, in " in said
     assert all(each.startswith("a send failed and is tried at another queue") for each in warnings)
+
+
+def test_a_batch_above_the_limit_of_a_broker_is_divided(run_command: RunCommand, tmp_path: Path) -> None:
+    """A broker with a small limit gets messages in smaller batches and in order; one that is too large is named."""
+    lines = [json.dumps({"body": f"{number:03} " + "x" * 1_000}) for number in range(50)]
+    large = base64.b64encode(random.Random(1).randbytes(11_000)).decode()
+    (tmp_path / "lines.jsonl").write_text("\n".join([*lines, json.dumps({"body": large}), lines[0]]))
+    with StubCluster(topics={TOPIC: 1}, settings=Settings(max_message_bytes=8_192)) as stub:
+        ran = run_command("send", TOPIC, "--lines", "lines.jsonl", "--json", name_server=stub.name_server)
+
+        assert [int(body[:3]) for body in bodies(stub)] == list(range(50))
+    assert [json.loads(line)["offset"] for line in ran.out.splitlines()] == list(range(50))
+    assert ran.error["code"] == "BROKER_MESSAGE_ILLEGAL" and ran.error["what"].startswith("line 51: not stored: ")
+    assert "; 50 messages landed, in 1 queue before" in ran.error["what"]
+
+
+def test_a_batch_to_a_retry_topic_is_divided(stub: StubCluster, run_command: RunCommand) -> None:
+    """Brokers take no batches for retry topics, so their messages go one by one."""
+    ran = run_command("send", "%RETRY%billing", "a", "b", name_server=stub.name_server)
+
+    assert ran.code == Exit.DONE and sorted(bodies(stub, "%RETRY%billing")) == [b"a", b"b"]
 
 
 def test_a_lost_answer_is_no_failure(stub: StubCluster, send: RunCommand) -> None:

@@ -237,16 +237,25 @@ class Sender:
     def __repr__(self) -> str:
         return f"<Sender {self._progress}>"
 
-    def send(self, batch: Sequence[Draft]) -> list[Landed]:
-        """Store messages of one topic together, and return where they landed; raise if they did not."""
+    def send(self, batch: Sequence[Draft]) -> Iterator[Landed]:
+        """Store messages of one topic together, and yield where they landed; raise if they did not.
+
+        A batch that a broker does not accept is divided, since its limit may be lower, or one message be at fault.
+        """
         drafts = [each._replace(message=self._with_id(each)) for each in batch]
         try:
             queue = self._prepare(drafts[0])
             with self._in_flight(drafts):
                 receipt = self._store(drafts, queue)
         except RocketMQError as error:
-            raise explain(error, drafts) from None
-        return [_to_landed(draft, receipt, number) for number, draft in enumerate(drafts)]
+            if len(drafts) == 1 or not is_illegal(error):
+                raise explain(error, drafts) from None
+        else:
+            yield from (_to_landed(draft, receipt, number) for number, draft in enumerate(drafts))
+            return
+        half = len(batch) // 2
+        yield from self.send(batch[:half])
+        yield from self.send(batch[half:])
 
     @contextmanager
     def _in_flight(self, drafts: Sequence[Draft]) -> Iterator[None]:
@@ -305,6 +314,13 @@ class Sender:
             raise OptionError("--deliver-at", None, what, advice="give --delay-level") from None
         except RocketMQError:
             pass  # The send itself meets the same fault, or does not need what failed here.
+
+
+def is_illegal(error: RocketMQError) -> bool:
+    """Return whether a broker refused what was sent as it is, so that nothing of it is stored."""
+    from ...broker_errors import MessageIllegal
+
+    return isinstance(error, SendError) and not error.unknown and isinstance(error.__cause__, MessageIllegal)
 
 
 def explain(error: RocketMQError, drafts: Sequence[Draft]) -> RocketMQError:

@@ -46,7 +46,7 @@ class Product:
     read_extra: Mapping[str, str]
     """Options that a read needs to go on as before."""
     read_start: str = ""
-    """Where reads without an option for the start begin, if they begin elsewhere than here."""
+    """The start of reads without an option for it, if it is not the same here."""
     remarks: tuple[str, ...] = ()
     """Differences that no option shows."""
 
