@@ -54,6 +54,8 @@ MOST_LINE_BYTES = 32 * 2**20
 """Longest line: a body of 4 MiB takes up to six times as much when each of its characters is escaped."""
 MOST_PORTION = 128
 """Most lines that are taken at once, and that wait to be taken."""
+LARGE_LINE_BYTES = 256 * 1024
+"""The length from which on a line is handed over before the next one is read, so that few are held at once."""
 _HIGHEST_LEVEL = 18
 _BLANKS = re.compile(r"[ \t\n\r]*")
 
@@ -330,10 +332,13 @@ class LineReader:
                 line = self._lines.get(block=self._is_file or not lines)
             except Empty:
                 break
-            if isinstance(line, bytes):
-                lines.append(line)
-            else:
+            self._lines.task_done()
+            if not isinstance(line, bytes):
                 self._is_over, self._error = True, line
+                break
+            lines.append(line)
+            if len(line) >= LARGE_LINE_BYTES:
+                break
         if not lines and self._error:
             raise self._error
         return lines
@@ -348,6 +353,8 @@ class LineReader:
                         what = f"a line of more than {MOST_LINE_BYTES} bytes"
                         raise OptionError("--lines", self._path, what, advice="send large bodies with --file")
                     self._lines.put(line)
+                    if len(line) >= LARGE_LINE_BYTES:
+                        self._lines.join()
             self._lines.put(None)
         except OptionError as error:
             self._lines.put(error)

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")
-    screen = Screen(as_json="--json" in words)
+    screen = Screen(as_json="--json" in words[: words.index("--") if "--" in words else None])
     try:
         return _run_until_interrupted(words, screen)
     except BrokenPipeError:

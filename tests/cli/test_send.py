@@ -16,6 +16,7 @@ import jsonschema
 import pytest
 
 from broker_stub import Settings, StubCluster
+from pyspark_rocketmq.cli.drafts import LineReader
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.cli.fixtures import Ran, RunCommand, environment
@@ -355,6 +356,34 @@ def test_without_a_standard_input(stub: StubCluster, words: list[str]) -> None:
         assert (ran.returncode, ran.stderr) == (Exit.DONE, "")
     else:
         assert ran.returncode == Exit.USAGE and "--lines = '-': the standard input is closed" in ran.stderr
+
+
+def test_old_brokers_get_no_times_for_a_new_topic(run_command: RunCommand) -> None:
+    """For a topic that does not exist, too, brokers before 5.0 are refused, and the topic is not made."""
+    with StubCluster(topics={TOPIC: 1}, emulate="4.9.7") as stub:
+        ran = run_command("send", "new", "x", "--deliver-at", "+1h", name_server=stub.name_server)
+
+        assert ran.code == Exit.USAGE and "older than 5.0" in ran.err
+
+
+def test_few_large_lines_are_held_at_once(tmp_path: Path) -> None:
+    """The reader of lines does not read far ahead of large ones."""
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b"".join(b"%d" % number + b"x" * 2**20 + b"\n" for number in range(20)))
+    reader = LineReader(str(path))
+    portions = reader.portions()
+
+    first = next(portions)
+    time.sleep(0.2)
+    assert len(first) == 1 and reader._lines.qsize() <= 1
+    assert len([line for portion in portions for line in portion]) == 19
+
+
+def test_a_body_that_looks_like_an_option_is_a_body(stub: StubCluster, send: RunCommand) -> None:
+    """After -- everything is a body, and changes nothing about the output."""
+    ran = send("--", "--json")
+
+    assert bodies(stub) == [b"--json"] and ran.out.startswith("drafts/")
 
 
 def start_sending(stub: StubCluster, *words: str) -> subprocess.Popen[str]:

@@ -308,7 +308,8 @@ class Sender:
         from ...broker_errors import RequestCodeNotSupported
 
         try:
-            self._session.cluster.admin.fetch_topic_config(topic)
+            cluster = self._session.cluster
+            cluster.admin.fetch_topic_config(cluster.writable.route_topic(topic))
         except RequestCodeNotSupported:
             what = f"the brokers of topic {topic} are older than 5.0 and would deliver at once"
             raise OptionError("--deliver-at", None, what, advice="give --delay-level") from None
