@@ -289,6 +289,8 @@ def _require_sendable(place: str, message: Message) -> None:
         raise OptionError(place, None, "a delay level and a delivery time", advice="give one of the two")
     if reserved := next(filter(is_reserved, message.properties), None):
         raise OptionError(place, None, f"property {reserved} is RocketMQ's own", advice="choose another name")
+    if "|" in message.tags:
+        raise OptionError(place, None, "a tag with |, which no filter can name", advice="give one tag without |")
     named = {"TAGS": message.tags, "KEYS": message.keys}
     try:
         encode_properties({**message.properties, **{name: text for name, text in named.items() if text}})

@@ -226,6 +226,7 @@ def test_a_new_topic_is_told(stub: StubCluster, run_command: RunCommand) -> None
         (["--file", "null\0"], "--file = 'null\\x00': unreadable: embedded null byte"),
         (["NaN", "--body-format", "json"], "the body is not JSON"),
         (["x", "--key", "a b"], "a key with a blank"),
+        (["x", "--tags", "a||b"], "a tag with |"),
         (["x", "--deliver-at", "2001-01-01T00:00:00Z"], "a time that is over, so brokers would deliver at once"),
         (["--lines", "nowhere"], "--lines = 'nowhere': unreadable: No such file"),
         (["x", "--property", "shop"], "not of the form NAME=VALUE"),

@@ -324,3 +324,36 @@ def test_two_options_that_become_one_are_told(run_command: RunCommand) -> None:
 
     assert job["options"]["mqClientApiTimeout"] == "9000"
     assert any("both become mqClientApiTimeout" in remark and words[0][:24] in remark for remark in job["remarks"])
+
+
+def test_remarks_are_those_of_the_use(run_command: RunCommand) -> None:
+    """A write is told about the order of rows with a key, and not about the columns of reads."""
+    words = ["kafka.bootstrap.servers=b:9092", "topic=orders"]
+    remarks = translate(run_command, *words, "--use", "write", "--from", "kafka")["remarks"]
+
+    assert any("ordering=key" in remark for remark in remarks)
+    assert not any("rowLayout" in remark or "checkpoint" in remark for remark in remarks)
+
+
+def test_a_time_in_seconds_is_told(run_command: RunCommand) -> None:
+    """A time that was given in seconds would be one of 1970, which a remark says."""
+    words = ["kafka.bootstrap.servers=b:9092", "subscribe=orders", "startingTimestamp=1800000000"]
+    seconds = translate(run_command, *words)["remarks"]
+    milliseconds = translate(run_command, *words[:2], words[2] + "000")["remarks"]
+
+    assert any("startingTimestamp=1800000000 is 1970-01-21" in remark for remark in seconds)
+    assert not any("1970" in remark for remark in milliseconds)
+
+
+def test_a_notebook_is_read(run_command: RunCommand, tmp_path: Path) -> None:
+    """The cells of a notebook are one program; members of JSON that are null are not given."""
+    cells = [
+        {"cell_type": "markdown", "source": 'spark.read.format("x").option("a", "b")'},
+        {"cell_type": "code", "source": ["%pip install x\n", 'df = spark.readStream.format("kafka")']},
+        {"cell_type": "code", "source": 'df = df.option("subscribe", "orders").load()'},
+    ]
+    (tmp_path / "job.ipynb").write_text(json.dumps({"cells": cells}))
+    (tmp_path / "job.json").write_text('{"kafka.bootstrap.servers": "b:9092", "subscribe": null, "assign": "{}"}')
+
+    assert translate(run_command, "--file", "job.ipynb")["options"]["subscribe"] == "orders"
+    assert "subscribe" not in translate(run_command, "--file", "job.json")["options"]

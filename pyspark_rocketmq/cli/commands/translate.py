@@ -68,6 +68,8 @@ def _translate(job: GivenJob, origin: str | None, use: str | None) -> Translated
 
 def _read(path: str) -> str:
     try:
+        if path == _STDIN and sys.stdin is None:
+            raise OptionError("--file", path, "the standard input is closed", advice="give a file")
         if path == _STDIN:
             text = sys.stdin.read(_MOST_CHARACTERS + 1)
         else:
@@ -105,7 +107,7 @@ COMMANDS = (
         _show,
         parameters=(
             Parameter("OPTION", "options of the other connector, as NAME=VALUE", is_repeatable=True),
-            Parameter("--file", "a file of options (properties, JSON), or a program; - is the standard input",
+            Parameter("--file", "a file of options (properties, JSON), a program or notebook; - is the standard input",
                       metavar="FILE"),
             Parameter("--from/--origin", "the connector (default: found by the options)", choices=tuple(PRODUCTS)),
             Parameter("--use", "what the options are for (default: what the program says, else readStream)",

@@ -17,6 +17,7 @@ _SQL_TEXT = r"'((?:[^']|'')*)'"
 _SQL_PART = re.compile(
     rf"(?P<pair>{_SQL_TEXT}\s*=\s*{_SQL_TEXT})|{_SQL_TEXT}|--[^\n]*|/\*.*?\*/|(?P<end>\))", re.DOTALL
 )
+_MAGIC = re.compile(r"^[%!]", re.MULTILINE)
 _PROPERTY = re.compile(r"([A-Za-z][\w.*-]*)(?:\s*[=:]\s*|\s+)(.*)")
 
 
@@ -35,7 +36,7 @@ def read_arguments(words: Iterable[str]) -> GivenJob:
 def read_text(text: str, place: str) -> list[GivenJob]:
     """Return the reads and writes in a text: JSON, properties, or a program; raise `OptionError` if there are none."""
     if text.lstrip().startswith("{"):
-        jobs = [_read_json(text, place)]
+        jobs = list(_read_json(text, place))
     elif is_program(text):
         jobs = list(read_program(text))
     elif _SQL.search(text):
@@ -49,7 +50,8 @@ def read_text(text: str, place: str) -> list[GivenJob]:
     return found
 
 
-def _read_json(text: str, place: str) -> GivenJob:
+def _read_json(text: str, place: str) -> Iterator[GivenJob]:
+    """Yield the options of an object, or the reads and writes of a notebook."""
     from ...offsets.strict_json import parse_json
 
     try:
@@ -57,7 +59,19 @@ def _read_json(text: str, place: str) -> GivenJob:
     except OptionError as error:
         what = error.what.rpartition("': ")[2]  # Without the text, which may hold secrets.
         raise OptionError("--file", place, what, advice="give one JSON object") from None
-    return GivenJob(options={name: _json_text(each) for name, each in value.items()})
+    if isinstance(cells := value.get("cells"), list):
+        yield from read_program("\n".join(map(_read_cell, cells)))
+    else:
+        yield GivenJob(options={name: _json_text(each) for name, each in value.items() if each is not None})
+
+
+def _read_cell(cell: object) -> str:
+    """Return the program in a cell of a notebook; lines for the notebook itself are comments."""
+    if not isinstance(cell, dict) or cell.get("cell_type") != "code":
+        return ""
+    source = cell.get("source", "")
+    text = "".join(map(str, source)) if isinstance(source, list) else str(source)
+    return _MAGIC.sub("#", text)
 
 
 def _json_text(value: object) -> str:

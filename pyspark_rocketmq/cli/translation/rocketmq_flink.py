@@ -126,7 +126,7 @@ ROCKETMQ_FLINK = Product(
     (),
     read_extra={},
     read_start="Flink's source may have started where the group stands",
-    remarks=(
+    read_remarks=(
         "a savepoint of Flink cannot go on here: start where the group stands (startingOffsets=group), or by time",
     ),
     reads=_READS,

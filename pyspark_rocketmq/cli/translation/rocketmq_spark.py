@@ -60,7 +60,7 @@ ROCKETMQ_SPARK = Product(
     ("org.apache.spark.sql.rocketmq.RocketMQSourceProvider",),
     read_extra={},
     read_start="receivers and DStreams started where the group stands",
-    remarks=(
+    read_remarks=(
         "properties is a map here, and JSON text there: propertiesFormat=json keeps the text",
         "a checkpoint of rocketmq-spark cannot go on here: start with a new one, by startingOffsets as JSON or by time",
     ),

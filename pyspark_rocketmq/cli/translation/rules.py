@@ -47,8 +47,10 @@ class Product:
     """Options that a read needs to go on as before."""
     read_start: str = ""
     """The start of reads without an option for it, if it is not the same here."""
-    remarks: tuple[str, ...] = ()
-    """Differences that no option shows."""
+    read_remarks: tuple[str, ...] = ()
+    """Differences of reads that no option shows."""
+    write_remarks: tuple[str, ...] = ()
+    """Differences of writes that no option shows."""
 
 
 def same(*names: str, note: str = "") -> tuple[Rule, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...errors import OptionError, shown
+from ..values import moment
 from .given import GivenJob
 from .kafka import KAFKA
 from .rocketmq_flink import ROCKETMQ_FLINK
@@ -20,6 +21,8 @@ PRODUCTS = {product.name: product for product in (KAFKA, ROCKETMQ_SPARK, ROCKETM
 MASK = "***"
 _SECRET_WORDS = ("secret", "password", "passphrase", "token", "jaas", "credential", "accesskey")
 """Parts of names whose values are never shown."""
+_LEAST_MS = 10**11
+"""A time of 1973; smaller numbers are probably seconds."""
 _MOST_NAME = 40
 """Most characters of an unknown name that are shown: a longer one may be a line of a key."""
 
@@ -116,8 +119,8 @@ def translate_job(job: GivenJob, product: Product, use: str) -> TranslatedJob:
         origins |= dict.fromkeys(step.options, name)
         options |= step.options
         expressions |= set(step.options) if is_expression else set()
-    starts = () if use.startswith("write") else tuple(_tell_start(product, options))
-    remarks = (*product.remarks, *starts, *clashes, *_tell_unread(job.unread), *_check(options, use, expressions))
+    about_use = product.write_remarks if use.startswith("write") else _remarks_of_read(product, options)
+    remarks = (*about_use, *clashes, *_tell_unread(job.unread), *_check(options, use, expressions))
     program = _program(options, use, expressions)
     return TranslatedJob(product.name, use, _masked(options), tuple(notes), remarks, program)
 
@@ -146,8 +149,12 @@ def _masked(options: Mapping[str, str]) -> dict[str, str]:
     return {name: MASK if is_secret(name) else value for name, value in options.items()}
 
 
-def _tell_start(product: Product, options: Mapping[str, str]) -> Iterator[str]:
-    """Yield that a read would begin elsewhere than before, if no option says where."""
+def _remarks_of_read(product: Product, options: Mapping[str, str]) -> Iterator[str]:
+    """Yield differences of reads, and times that are probably seconds; say if a read would begin elsewhere."""
+    yield from product.read_remarks
+    for name in ("startingTimestamp", "endingTimestamp"):
+        if (text := options.get(name, "")).isdecimal() and int(text) < _LEAST_MS:
+            yield f"{name}={text} is {moment(int(text))}: a number means milliseconds"
     if product.read_start and not any(name.startswith("starting") for name in options):
         yield f"no start is given: {product.read_start}, as startingOffsets=group does; a new query starts at the end"
 
