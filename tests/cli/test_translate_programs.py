@@ -149,3 +149,21 @@ def test_reads_of_files_do_not_stand_in_the_way(translate_program: Read) -> None
     )
     assert options(document) == {"subscribe": "orders"}
     assert document["skipped"] == ["csv", "parquet"]
+
+
+def test_options_of_the_last_call_count(translate_program: Read) -> None:
+    """Options that are given to `load`, `save` or `start` count, and so does the format."""
+    document = translate_program(
+        'spark.readStream.option("subscribe", "orders").load(format="kafka", schema=None, minPartitions=8, **more)\n'
+        'df.writeStream.start(format="kafka", outputMode="append", topic="sums")'
+    )
+    read, write = document["jobs"]
+    assert read["options"].items() >= {"subscribe": "orders", "minPartitions": "8"}.items()
+    assert "line 1" in str(read["remarks"]) and "schema" not in str(read["notes"])
+    assert write["options"] == {"topic": "sums"} and write["use"] == "writeStream"
+
+
+def test_a_typed_map_of_scala_is_read(translate_program: Read) -> None:
+    """A map with its types is read like one without."""
+    text = 'val a = spark.readStream.format("kafka").options(Map[String, String]("subscribe" -> "orders")).load()'
+    assert options(translate_program(text)) == {"subscribe": "orders"}

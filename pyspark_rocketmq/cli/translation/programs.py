@@ -24,12 +24,16 @@ _CALL = re.compile(r"\.\s*(format|option|options)\s*\(")
 _HIDDEN = re.compile(rf"(?P<string>{_STRING})|//[^\n]*|/\*.*?\*/|#[^\n]*", re.DOTALL)
 _LITERAL = re.compile(_STRING, re.DOTALL)
 _PLAIN = re.compile(r"-?\d+[lL]?|[Tt]rue|[Ff]alse")
-_MAP = re.compile(r"(?:\*\*\s*)?(?:\{(?P<braces>.*)\}|(?:\w+\.)*Map\s*\((?P<map>.*)\))", re.DOTALL)
+_MAP = re.compile(r"(?:\*\*\s*)?(?:\{(?P<braces>.*)\}|(?:\w+\.)*Map\s*(?:\[[^\]]*\]\s*)?\((?P<map>.*)\))", re.DOTALL)
 _PAIR = re.compile(rf"(?:(?P<text>{_STRING})\s*(?:->|:)|(?P<word>[A-Za-z_]\w*)\s*=(?!=))\s*(?P<value>.+)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _FORMATS = ("csv", "jdbc", "json", "orc", "parquet", "saveAsTable", "table", "text", "toTable")
 """Methods that read or write, and whose name is the format."""
+_ENDS = ("load", "save", "start")
+"""Methods that read or write, and that take options, too."""
+_NO_OPTIONS = ("path", "schema", "mode", "partitionBy", "outputMode", "queryName")
+"""Parameters of these methods that are no options."""
 
 
 class _Value(NamedTuple):
@@ -127,8 +131,9 @@ class _Finder(ast.NodeVisitor):
         if function.attr in ("format", "option", "options"):
             getattr(self, f"_take_{function.attr}")(function, node)
             return
-        if function.attr in _FORMATS and _begins_with_use(function.value):
-            self._add(function, "format", function.attr)
+        if function.attr in (*_FORMATS, *_ENDS) and _begins_with_use(function.value):
+            self._take_end(function, node)
+            return
         for argument in (*node.args, *node.keywords):
             self.visit(argument)
 
@@ -136,6 +141,16 @@ class _Finder(ast.NodeVisitor):
         name = _text_of(call.args[0]) if call.args else None
         if name is not None and not isinstance(function.value, ast.Constant | ast.JoinedStr):
             self._add(function, "format", name)
+
+    def _take_end(self, function: ast.Attribute, call: ast.Call) -> None:
+        if function.attr in _FORMATS:
+            self._add(function, "format", function.attr)
+            return
+        for keyword in call.keywords:
+            if keyword.arg == "format" and (name := _text_of(keyword.value)):
+                self._add(function, "format", name)
+            elif keyword.arg not in ("format", *_NO_OPTIONS):
+                self._take_keyword(function, keyword)
 
     def _take_option(self, function: ast.Attribute, call: ast.Call) -> None:
         by_name = {each.arg: each.value for each in call.keywords}
@@ -149,10 +164,13 @@ class _Finder(ast.NodeVisitor):
         for argument in call.args:
             self._add_map(function, argument)
         for keyword in call.keywords:
-            if keyword.arg is None:
-                self._add_map(function, keyword.value)
-            else:
-                self._add(function, "option", keyword.arg, self._value(keyword.value))
+            self._take_keyword(function, keyword)
+
+    def _take_keyword(self, function: ast.Attribute, keyword: ast.keyword) -> None:
+        if keyword.arg is None:
+            self._add_map(function, keyword.value)
+        else:
+            self._add(function, "option", keyword.arg, self._value(keyword.value))
 
     def _add_map(self, function: ast.Attribute, node: ast.expr) -> None:
         if not isinstance(node, ast.Dict):

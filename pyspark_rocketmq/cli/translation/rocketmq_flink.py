@@ -39,7 +39,7 @@ _CLIENT = (
     dropped(_MEMBER, "brokerserver.heartbeat.interval", "unit.name", "rocketmq.client.unitName",
             "rocketmq.client.unitMode"),
     dropped(_NONE, "access.channel", "rocketmq.client.channel", "rocketmq.client.debug", "rocketmq.client.poll.timeout",
-            "useNewApi", "rocketmq.source.api.new.enable"),
+            "consumer.timeout", "useNewApi", "rocketmq.source.api.new.enable"),
     dropped(_THREADS, "rocketmq.client.callback.threads"),
     dropped(_PARSE, "encoding", "fieldDelimiter", "lineDelimiter", "columnErrorDebug", "lengthCheck", "format",
             "rocketmq.client.message.*", "rocketmq.source.column.error.debug"),
@@ -68,7 +68,8 @@ _READS: tuple[Rule, ...] = (
             note="batch reads only; a stream goes on"),
     renamed("endingTimestamp", "rocketmq.source.stop.offset.timestamp", note="batch reads only; a stream goes on",
             convert=time_or_ms("endingTimestamp", "rocketmq.client.timeZone")),
-    renamed("startingOffsets", "startMessageOffset", "rocketmq.source.startup.offset.specific", convert=start_at),
+    renamed("startingOffsets", "startMessageOffset", "consumer.start.message.offset",
+            "rocketmq.source.startup.offset.specific", convert=start_at),
     dropped("queues without a position start as startingOffsetsDefault says",
             "rocketmq.source.startup.offset.strategy"),
     renamed(
