@@ -44,6 +44,10 @@ class Session:
         ask = self._ask if self.screen.may_ask else None
         return find_raw_options(self._wanted, ask=ask)
 
+    def read_options(self) -> None:
+        """Read all options now, so that no question for a secret comes later."""
+        _ = self.options, self.raw_options
+
     @cached_property
     def cluster(self) -> Cluster:
         """The cluster; no connection is opened before the first request.

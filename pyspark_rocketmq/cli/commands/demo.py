@@ -95,7 +95,7 @@ def _connect(session: Session, wanted: Wanted | None) -> Session | None:
     if wanted is None:
         return None
     theirs = Session(wanted, session.screen)
-    assert theirs.options and theirs.raw_options
+    theirs.read_options()
     return theirs
 
 
