@@ -316,6 +316,7 @@ def test_options_of_writes_count(stub: StubCluster, send: RunCommand) -> None:
     assert send("x", "-o", "retryTimesWhenSendFailed=0").code == Exit.FAILED
     stub.faults.clear()
     large = send("x" * 2_000, "-o", "maxMessageSize=1k")
+    assert send(*["x" * 600] * 3, "-o", "maxMessageSize=1k").code == Exit.DONE
 
     assert (fault.fired, refused.fired) == (1, 1)
     assert "a body has 2000 bytes, the limit is 1024" in large.err

@@ -28,6 +28,8 @@ __all__ = ["COMMANDS"]
 
 GROUP = "pyspark-rocketmq-send"
 """The producer group, if no option names one; nobody asks it anything, since the command begins no transactions."""
+_FRAME_BYTES = 256
+"""Bytes that a batch has for a message beside its body and what the user gives: lengths, id and flags."""
 _OF_WRITES = (
     "producerGroup",
     "sendMsgTimeout",
@@ -172,13 +174,10 @@ def _send_all(session: Session, portions: Iterator[list[Draft]]) -> Iterator[Lan
     from ...client import Producer
 
     progress = Progress()
-    with (
-        _counting(progress),
-        Producer(session.options.cluster, _settings(session)) as producer,
-    ):
+    with _counting(progress), Producer(session.options.cluster, settings := _settings(session)) as producer:
         sender = Sender(session, producer, progress)
         for portion in portions:
-            for batch in _batches(portion):
+            for batch in _batches(portion, min(_BATCH_BYTES, settings.max_message_bytes)):
                 yield from sender.send(batch)
     if not session.screen.as_json:
         session.screen.show([Text(str(progress))])
@@ -195,14 +194,14 @@ def _counting(progress: Progress) -> Iterator[None]:
         raise
 
 
-def _batches(drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
+def _batches(drafts: Sequence[Draft], most_bytes: int) -> Iterator[list[Draft]]:
     """Yield messages that can be sent together, in order."""
     for (_topic, _queue, is_batched), run in groupby(drafts, _kind):
         batch: list[Draft] = []
         size = 0
         for draft in run:
             added = _size(draft)
-            if batch and (not is_batched or size + added > _BATCH_BYTES):
+            if batch and (not is_batched or size + added > most_bytes):
                 yield batch
                 batch, size = [], 0
             batch.append(draft)
@@ -219,7 +218,7 @@ def _kind(draft: Draft) -> tuple[str, str | None, bool]:
 def _size(draft: Draft) -> int:
     message = draft.message
     texts = (message.tags, message.keys, *message.properties, *message.properties.values())
-    return len(message.body) + 4 * sum(map(len, texts))
+    return _FRAME_BYTES + len(message.body) + 4 * sum(map(len, texts))
 
 
 class Sender:
