@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import json
+import re
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +54,10 @@ MOST_LINE_BYTES = 32 * 2**20
 """Longest line: a body of 4 MiB takes up to six times as much when each of its characters is escaped."""
 MOST_PORTION = 128
 """Most lines that are taken at once, and that wait to be taken."""
+LARGE_LINE_BYTES = 256 * 1024
+"""The length from which on a line is handed over before the next one is read, so that few are held at once."""
 _HIGHEST_LEVEL = 18
+_BLANKS = re.compile(r"[ \t\n\r]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +97,14 @@ def draft_file(path: str, defaults: Defaults) -> Draft:
     """Return the message whose body is a file's content; raise `OptionError` if it cannot be read or sent."""
     try:
         return _draft(f"file {path}", Path(path).read_bytes(), defaults)
-    except OSError as cause:
-        raise OptionError("--file", path, f"unreadable: {cause.strerror}", advice="check the path") from None
+    except (OSError, ValueError) as cause:
+        raise OptionError("--file", path, f"unreadable: {_reason(cause)}", advice="check the path") from None
 
 
 def draft_line(place: str, line: bytes, defaults: Defaults, read_time: ReadTime) -> Draft:
     """Return the message that a line of JSON describes; raise `OptionError` if it describes none that can be sent."""
-    given = _parse(place, line)
+    text = _decode_line(place, line)
+    given = _parse(place, text)
     for name in given:
         if name not in LINE_MEMBERS:
             raise OptionError(place, None, f"unknown member {name!r:.80}", advice=f"give {', '.join(LINE_MEMBERS)}")
@@ -111,25 +118,39 @@ def draft_line(place: str, line: bytes, defaults: Defaults, read_time: ReadTime)
         delay_level=_level(place, given, defaults.delay_level),
         deliver_at_ms=_deliver_at(place, given, defaults.deliver_at_ms, read_time),
     )
-    return _draft(place, _line_body(place, given, own.body_format), own)
+    return _draft(place, _line_body(place, given, text, own.body_format), own)
 
 
 # --- members of a line -----------------------------------------------------------------------------------------------
 
 
-def _parse(place: str, line: bytes) -> dict[str, Any]:
+def _decode_line(place: str, line: bytes) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        raise OptionError(place, None, "not UTF-8", advice="write one JSON object per line") from None
+
+
+def _parse(place: str, line: str) -> dict[str, Any]:
     from ..offsets.strict_json import parse_json
 
     try:
-        given = parse_json(line.decode("utf-8"), place)
-    except UnicodeDecodeError:
-        raise OptionError(place, None, "not UTF-8", advice="write one JSON object per line") from None
+        given = parse_json(line, place)
     except OptionError as error:
-        what = error.what.rpartition("': ")[2]  # Without the line, which may be long or private.
+        what = _describe(error.__cause__)  # Without the line, which may be long or private.
         raise OptionError(place, None, what, advice="write one JSON object per line") from None
     if not isinstance(given, dict):
         raise OptionError(place, None, "not a JSON object", advice='write one JSON object per line: {"body": "..."}')
     return given
+
+
+def _describe(cause: BaseException | None) -> str:
+    """Return why a line is not JSON, with nothing of its content."""
+    if isinstance(cause, json.JSONDecodeError):
+        return f"not standard JSON ({cause.msg}: column {cause.colno})"
+    if isinstance(cause, RecursionError):
+        return "nested too deeply"
+    return "not standard JSON (a name twice, NaN, or too large a number)"
 
 
 def _text(place: str, given: Mapping[str, Any], name: str, default: str) -> str:
@@ -147,7 +168,7 @@ def _keys(place: str, given: Mapping[str, Any], default: tuple[str, ...]) -> tup
     value = given.get("keys")
     if value is None:
         return default
-    keys = value if isinstance(value, list) else [value]
+    keys = value if isinstance(value, list) else _require_text(place, "keys", value).split()
     return tuple(_require_text(place, "keys", each) for each in keys)
 
 
@@ -172,7 +193,7 @@ def _deliver_at(place: str, given: Mapping[str, Any], default: int, read_time: R
     return default if value is None else read_time(f"{place}, deliverAt", str(value))
 
 
-def _line_body(place: str, given: Mapping[str, Any], form: str) -> bytes:
+def _line_body(place: str, given: Mapping[str, Any], line: str, form: str) -> bytes:
     body = given.get("body")
     if body is None:
         raise OptionError(place, None, "no body", advice='write {"body": "..."}')
@@ -180,7 +201,25 @@ def _line_body(place: str, given: Mapping[str, Any], form: str) -> bytes:
         return _decode(place, body, form)
     if form not in ("text", "json"):
         raise OptionError(place, None, f"body is no text, as {form} must be", advice="give a string")
-    return _encode(place, json.dumps(body, ensure_ascii=False))
+    return _encode(place, _find_member(line, "body"))
+
+
+def _find_member(line: str, name: str) -> str:
+    """Return the value of a member as it is written, which keeps all digits of numbers; the line is a JSON object."""
+    decoder = json.JSONDecoder()
+    at = line.index("{")
+    while True:
+        found, at = decoder.raw_decode(line, _after_blanks(line, at + 1))
+        start = _after_blanks(line, _after_blanks(line, at) + 1)
+        _, end = decoder.raw_decode(line, start)
+        if found == name:
+            return line[start:end]
+        at = _after_blanks(line, end)
+
+
+def _after_blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    return found.end() if found else at
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -203,9 +242,11 @@ def _decode(place: str, text: str, form: str) -> bytes:
 
 
 def _require_json(place: str, text: str) -> None:
+    from ..offsets.strict_json import parse_json
+
     try:
-        json.loads(text)
-    except (ValueError, RecursionError):
+        parse_json(text, place)
+    except OptionError:
         raise OptionError(place, None, "the body is not JSON", advice="correct it, or give another format") from None
 
 
@@ -217,6 +258,9 @@ def _encode(place: str, text: str) -> bytes:
 
 
 def _draft(place: str, body: bytes, parts: Defaults) -> Draft:
+    if any(key.split() != [key] for key in parts.keys):
+        advice = "blanks separate keys: give each of them by itself"
+        raise OptionError(place, None, "a key with a blank, or an empty one", advice=advice)
     message = Message(
         parts.topic,
         body,
@@ -245,6 +289,8 @@ def _require_sendable(place: str, message: Message) -> None:
         raise OptionError(place, None, "a delay level and a delivery time", advice="give one of the two")
     if reserved := next(filter(is_reserved, message.properties), None):
         raise OptionError(place, None, f"property {reserved} is RocketMQ's own", advice="choose another name")
+    if "|" in message.tags:
+        raise OptionError(place, None, "a tag with |, which no filter can name", advice="give one tag without |")
     named = {"TAGS": message.tags, "KEYS": message.keys}
     try:
         encode_properties({**message.properties, **{name: text for name, text in named.items() if text}})
@@ -288,10 +334,13 @@ class LineReader:
                 line = self._lines.get(block=self._is_file or not lines)
             except Empty:
                 break
-            if isinstance(line, bytes):
-                lines.append(line)
-            else:
+            self._lines.task_done()
+            if not isinstance(line, bytes):
                 self._is_over, self._error = True, line
+                break
+            lines.append(line)
+            if len(line) >= LARGE_LINE_BYTES:
+                break
         if not lines and self._error:
             raise self._error
         return lines
@@ -299,20 +348,30 @@ class LineReader:
     def _read(self) -> None:
         try:
             with _open(self._path) as file:
-                while line := file.readline(MOST_LINE_BYTES + 1):
+                mark = codecs.BOM_UTF8
+                while line := file.readline(MOST_LINE_BYTES + 1).removeprefix(mark):
+                    mark = b""
                     if len(line) > MOST_LINE_BYTES:
                         what = f"a line of more than {MOST_LINE_BYTES} bytes"
                         raise OptionError("--lines", self._path, what, advice="send large bodies with --file")
                     self._lines.put(line)
+                    if len(line) >= LARGE_LINE_BYTES:
+                        self._lines.join()
             self._lines.put(None)
         except OptionError as error:
             self._lines.put(error)
         except (OSError, ValueError) as cause:
-            what = f"unreadable: {getattr(cause, 'strerror', None) or cause}"
+            what = f"unreadable: {_reason(cause)}"
             self._lines.put(OptionError("--lines", self._path, what, advice="check the path"))
 
 
+def _reason(cause: OSError | ValueError) -> str:
+    return cause.strerror or str(cause) if isinstance(cause, OSError) else str(cause)
+
+
 def _open(path: str) -> BinaryIO:
+    if path == STDIN and sys.stdin is None:  # Its number may have become that of a connection.
+        raise OptionError("--lines", STDIN, "the standard input is closed", advice="give a file")
     return open(0 if path == STDIN else path, "rb", closefd=path != STDIN)
 
 

@@ -11,11 +11,11 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import RocketMQError
 from .exits import Exit, ExtraMissing, exit_of
@@ -36,13 +36,16 @@ _REPORTED = "pyspark_rocketmq.client."
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that these words name (None: those of the process), and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _replace_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")
-    screen = Screen(as_json="--json" in words)
+    screen = Screen(as_json="--json" in words[: words.index("--") if "--" in words else None])
     try:
         return _run_until_interrupted(words, screen)
     except BrokenPipeError:
+        with suppress(OSError):
+            screen.write_closing()
         for stream in (screen.out, screen.err):
             _discard_if_closed(stream)
         return Exit.OUTPUT_CLOSED
@@ -103,7 +106,8 @@ def _run_command(invocation: Invocation, screen: Screen) -> int:
         except Exception as error:
             if is_debug:
                 raise
-            what = f"an unexpected error, {type(error).__name__}: {error}"
+            outcome = f"; {screen.outcome}" if screen.outcome else ""
+            what = f"an unexpected error, {type(error).__name__}: {error}{outcome}"
             return _fail(RocketMQError(what, advice="--debug shows the traceback; please report it"), session)
 
 
@@ -132,13 +136,15 @@ def _write(invocation: Invocation, result: Any, screen: Screen) -> None:
 def _write_each(invocation: Invocation, results: Iterator[Any], screen: Screen) -> int:
     verdict = invocation.command.verdict
     code: int = Exit.DONE
-    for result in results:
-        if screen.as_json:
-            screen.write_record(result)
-        else:
-            screen.show(invocation.command.show(result))
-        if verdict:
-            code = verdict(result, invocation.values)
+    # It ends what it has begun before the command says how it ended.
+    with closing(cast(Generator[Any], results)):
+        for result in results:
+            if screen.as_json:
+                screen.write_record(result)
+            else:
+                screen.show(invocation.command.show(result))
+            if verdict:
+                code = verdict(result, invocation.values)
     return code
 
 
@@ -217,6 +223,13 @@ class _Warnings(logging.Handler):
             self._shown.add(text)
             with suppress(OSError):  # The thread that logs is not the one to notice a closed stderr.
                 self._screen.warn(text)
+
+
+def _replace_missing_streams() -> None:
+    """Write to nowhere what would go to a stream that the process was started without."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))
 
 
 def _discard_if_closed(stream: Any) -> None:

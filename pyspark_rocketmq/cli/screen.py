@@ -39,6 +39,9 @@ class Screen:
         self.as_json = as_json
         self.interruption = "interrupted; nothing was changed"
         """The line that Ctrl-C writes; a command that changes something replaces it before it does."""
+        self.outcome = ""
+        """The changes so far, in words; set by a command whose output tells of them one by one, so that a closed output
+        does not hide them."""
         self._console: Console | None = None
         self._line: WaitingLine | None = None
         self._redrawn = 0
@@ -53,7 +56,7 @@ class Screen:
     @property
     def may_ask(self) -> bool:
         """Whether somebody can be asked: input and errors are a terminal's."""
-        return sys.stdin.isatty() and self.err.isatty()
+        return sys.stdin is not None and sys.stdin.isatty() and self.err.isatty()
 
     # --- results -----------------------------------------------------------------------------------------------------
 
@@ -85,6 +88,7 @@ class Screen:
             self._last_line = redrawn.line
             return
         lines = [line for view in redrawn.views for line in (*self._lines(view), "")][:-1]
+        lines = lines[: max(1, self.console.height - 1)]  # What has left the terminal above cannot be redrawn.
         back = f"\x1b[{self._redrawn}F\x1b[J" if self._redrawn else ""
         self._redrawn = len(lines)
         self._write(back + "\n".join(lines))
@@ -135,6 +139,12 @@ class Screen:
         # A terminal shows ^C at the beginning of the line.
         line = f"\n{what}" if self.err.isatty() else what
         self._write_failure(line, "INTERRUPTED", what, Exit.INTERRUPTED, {}, "")
+
+    def write_closing(self) -> None:
+        """Write what the command has changed, since nobody reads its results any more."""
+        if self.outcome:
+            what = f"the output was closed; {self.outcome}"
+            self._write_failure(what, "OUTPUT_CLOSED", what, Exit.OUTPUT_CLOSED, {}, "")
 
     def _write_failure(
         self, line: str, code: str, what: str, exit_code: Exit, where: dict[str, Any], advice: str

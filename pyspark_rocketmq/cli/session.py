@@ -22,6 +22,8 @@ class Session:
     def __init__(self, wanted: Wanted, screen: Screen) -> None:
         self._wanted = wanted
         self.screen = screen
+        self._answers: dict[str, str] = {}
+        """The secrets that the user has typed, by option, so that nobody is asked twice."""
 
     def __enter__(self) -> Self:
         return self
@@ -41,6 +43,10 @@ class Session:
         """The names and values of these options, secrets included, as Spark takes them."""
         ask = self._ask if self.screen.may_ask else None
         return find_raw_options(self._wanted, ask=ask)
+
+    def read_options(self) -> None:
+        """Read all options now, so that no question for a secret comes later."""
+        _ = self.options, self.raw_options
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -73,6 +79,7 @@ class Session:
     def _ask(self, option: str) -> str:
         import click
 
-        with self.screen.quiet():
-            answer: str = click.prompt(option, hide_input=True, err=True)
-        return answer
+        if option not in self._answers:
+            with self.screen.quiet():
+                self._answers[option] = click.prompt(option, hide_input=True, err=True)
+        return self._answers[option]

@@ -4,9 +4,10 @@
         receipt = producer.send(Message("orders", b"..."))
 
 Queues are used in turn. A failed send is tried again at other brokers, as often and as long as the settings allow. If
-the response to an attempt was lost, the message may then be stored twice, as with every RocketMQ producer. Messages of
-one key go to one queue and are not tried at another, because that would break their order. If a topic does not exist,
-the broker that gets its first message creates it, provided that brokers allow it (`autoCreateTopicEnable`).
+the response to an attempt was lost, the message may then be stored twice, as with every RocketMQ producer; the receipt
+says so (`may_be_doubled`). Messages of one key go to one queue and are not tried at another, because that would break
+their order. If a topic does not exist, the broker that gets its first message creates it, provided that brokers allow
+it (`autoCreateTopicEnable`).
 
 A *transaction* stores a half message, which no consumer sees, and calls a function of the user. The function's result
 commits the message or rolls it back. If the broker is not told the result, it asks the producer, which calls `check`.
@@ -242,7 +243,8 @@ class Producer(Running):
         is_unknown = False
         for attempt, chosen in enumerate(itertools.islice(candidates, attempts), 1):
             try:
-                return self._cluster.messages.send(self._sending(chosen, payload), deadline)
+                receipt = self._cluster.messages.send(self._sending(chosen, payload), deadline)
+                return receipt._replace(may_be_doubled=is_unknown)
             except RocketMQError as error:
                 is_unknown |= isinstance(error, _MAY_BE_STORED)
                 if attempt == attempts or deadline.expired or not isinstance(error, _ELSEWHERE):

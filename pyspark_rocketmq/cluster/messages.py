@@ -76,6 +76,8 @@ class Receipt(NamedTuple):
     """The offset of the message, or of the first message of a batch."""
     transaction_id: str | None = None
     recall_handle: str | None = None
+    may_be_doubled: bool = False
+    """Whether an earlier attempt got no response, so that the message may be stored twice, with one id."""
 
 
 class FoundMessage(NamedTuple):

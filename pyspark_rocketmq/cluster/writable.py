@@ -48,9 +48,13 @@ class WritableQueues:
             raise NoBrokerAvailable("no queue of the topic may be written now", advice=advice, topic=topic)
         return queues
 
+    def is_new(self, topic: str) -> bool:
+        """Return whether a topic did not exist when `queues` returned its queues last."""
+        return topic in self._new_topics
+
     def route_topic(self, topic: str) -> str:
         """Return the topic whose route names the brokers of a topic's queues, as `queues` returned them last."""
-        return TEMPLATE_TOPIC if topic in self._new_topics else topic
+        return TEMPLATE_TOPIC if self.is_new(topic) else topic
 
     def master(self, queue: MessageQueue, deadline: Deadline | None = None, *, once: bool = False) -> Address:
         """Return the address of the master to which messages for a queue are sent.

@@ -97,7 +97,7 @@ def read_receipt(response: Command, queue: MessageQueue, request: SendRequest) -
     if isinstance(response, SendResponse) and response.stored[2]:
         queue_id, offset, message_id, transaction_id = response.stored
         # This costs half as much as calling `Receipt`.
-        receipt: Receipt = tuple.__new__(Receipt, (_SUCCESS, message_id, queue, offset, transaction_id, None))
+        receipt: Receipt = tuple.__new__(Receipt, (_SUCCESS, message_id, queue, offset, transaction_id, None, False))
     else:
         stored = from_fields(SendMessageResponseHeader, response.fields)
         status, queue_id, offset = ResponseCode(response.code), stored.queue_id, stored.queue_offset

@@ -318,6 +318,7 @@ class SendPipeline:
         statistics.rows += rows
         statistics.bytes += len(request.body)
         statistics.rows_by_broker[broker.name] = statistics.rows_by_broker.get(broker.name, 0) + rows
+        receipt = receipt._replace(may_be_doubled=True) if send.is_unknown else receipt
         self._outcomes.append(Outcome(request, receipt, None, False))
 
     def _settle_failed(self, broker: BrokerState, send: QueuedSend, error: RocketMQError, now: float) -> None:

@@ -9,16 +9,27 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
 import pytest
 
+from broker_stub import StubCluster
+from pyspark_rocketmq.cli.commands import demo
+from pyspark_rocketmq.cli.commands.demo import Play
+from pyspark_rocketmq.cli.connection import Wanted
+from pyspark_rocketmq.cli.demo import process
 from pyspark_rocketmq.cli.demo.state import SHOPS, Sums
 from pyspark_rocketmq.cli.exits import Exit
+from pyspark_rocketmq.cli.screen import Screen
+from pyspark_rocketmq.cli.session import Session
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.cli.fixtures import RunCommand
 from tests.cli.test_terminal import ESCAPE, PROGRAM, ROOT, SECONDS
 from tests.flows.world import until
@@ -67,6 +78,79 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
         sums.add({"batch": second, "sums": [[0, SHOPS[0], orders, 0]]}, float(second))
 
     assert sums.rate(19.0) == 50
+
+
+# --- the course -------------------------------------------------------------------------------------------------------
+
+
+def make_state(sent: int, orders: int, lag: int = 0) -> Any:
+    """Return the figures of a demo."""
+    return SimpleNamespace(sent=sent, lag=lag, is_bound=False, total=SimpleNamespace(orders=orders))
+
+
+def test_lost_orders_are_no_success() -> None:
+    """If brokers hold fewer orders than were sent, the demo does not say that every order is read, and fails."""
+    flow: Any = SimpleNamespace(stop=lambda: None)
+    scene: Any = SimpleNamespace(incidents=())
+    play = Play(scene, flow, seconds=1.0, begun_s=0.0)
+    for now_s in (0.0, 1.0, 2.0):
+        play.advance(now_s, make_state(sent=10, orders=8))
+    assert not play.is_over
+    with pytest.raises(RocketMQError, match="2 orders were not read within 60 s"):
+        play.advance(62.0, make_state(sent=10, orders=8))
+
+    play.advance(62.0, make_state(sent=10, orders=10))
+    assert play.is_over
+
+
+@pytest.mark.parametrize(("seconds", "times"), [(10.0, (2.5, 5.0)), (3_600.0, (900.0, 920.0))])
+def test_a_broker_is_away_briefly(seconds: float, times: tuple[float, ...]) -> None:
+    """In a long demo, too, the broker returns before its orders are too late for the job's watermark."""
+    with demo._embedded(seconds) as scene:
+        assert tuple(each[0] for each in scene.incidents) == times
+
+
+def test_topics_that_are_left_are_told(run_command: RunCommand) -> None:
+    """If topics cannot be removed, an interruption names them and does not say that they are removed."""
+    with StubCluster(1) as stub:
+        screen = Screen()
+        session = Session(Wanted(stub.name_server), screen)
+        ended = threading.Event()
+        with demo._on_cluster(session, ended) as scene:
+            assert scene.describe_end() == "Spark has ended, and the demo's topics are removed"
+            stub.faults.answer(
+                ResponseCode.NO_PERMISSION, on=RequestCode.DELETE_TOPIC_IN_BROKER, at="broker-a", times=1
+            )
+
+        assert scene.describe_end() == f"Spark has ended; topics that are left: {scene.orders}"
+
+
+def test_an_interruption_ends_the_wait_for_a_topic() -> None:
+    """A demo that was interrupted does not wait until name servers know its topics."""
+    with StubCluster(1) as stub:
+        stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=RequestCode.GET_ROUTEINFO_BY_TOPIC, times=999)
+        ended = threading.Event()
+        threading.Timer(0.2, ended.set).start()
+        begun = time.monotonic()
+        with demo._on_cluster(Session(Wanted(stub.name_server), Screen()), ended):
+            assert time.monotonic() - begun < 5
+        stub.faults.clear()
+
+
+def test_a_secret_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both forms of the options need a secret, which the user types once."""
+    typed = iter(["hidden"])
+    monkeypatch.setattr("click.prompt", lambda *_, **__: next(typed))
+    monkeypatch.setattr(Screen, "may_ask", True)
+    words = ("accessKey=me", "secretKey=-")
+    session = Session(Wanted("127.0.0.1:1", None, words), Screen())
+
+    assert session.options and session.raw_options["secretKey"] == "hidden"
+
+
+def test_a_java_that_cannot_be_run_is_left_to_spark(tmp_path: Path) -> None:
+    """A java that does not tell its release does not end the demo with an unexpected error."""
+    assert process._java_release(str(tmp_path)) is None
 
 
 # --- what is missing -------------------------------------------------------------------------------------------------

@@ -39,6 +39,20 @@ def test_a_view_takes_the_place_of_the_last_one(monkeypatch: pytest.MonkeyPatch)
     assert written.endswith("end\n")
 
 
+def test_a_low_terminal_shows_the_upper_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a view that is higher than the terminal only as much is drawn as the cursor can go back over."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "6")
+    screen = Screen(FakeTerminal())
+    screen.show([redrawn(*range(20))])
+    screen.show([redrawn(*range(20))])
+
+    assert isinstance(screen.out, FakeTerminal)
+    written = screen.out.getvalue()
+    assert re.findall(r"\x1b\[(\d+)F\x1b\[J", written) == ["5"] and written.count("\n") == 10
+
+
 @pytest.mark.parametrize("is_dumb", [False, True], ids=["in a pipe", "on a dumb terminal"])
 def test_elsewhere_a_view_is_a_line(monkeypatch: pytest.MonkeyPatch, is_dumb: bool) -> None:
     """In a pipe, and on a terminal without a cursor, each new line is written once."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +15,8 @@ from typing import IO, Any
 import jsonschema
 import pytest
 
-from broker_stub import StubCluster
+from broker_stub import Settings, StubCluster
+from pyspark_rocketmq.cli.drafts import LineReader
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from tests.cli.fixtures import Ran, RunCommand, environment
@@ -106,6 +109,25 @@ def test_bodies_are_sent_byte_by_byte(
     assert bodies(stub) == [body]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "12345678901234567.89",
+        '{"p": 1.10, "z": -0, "e": 1E5,"b":[ true ]}',
+        '"\\u00e9"',
+        '[{"body": "\\ud800"}]',
+        "1e-400",
+    ],
+)
+def test_a_body_of_json_is_sent_as_it_is_written(stub: StubCluster, send_lines: Callable[..., Ran], body: str) -> None:
+    """JSON as a body is not written anew: digits, blanks and escapes stay; a byte order mark and CRLF do no harm."""
+    line = f'{{ "body" :{body} , "bodyFormat": "json", "tags": "{{}}"}}\r'
+
+    landed(send_lines([b"\xef\xbb\xbf" + line.encode()], "--json"))
+
+    assert bodies(stub) == [body.encode()]
+
+
 def test_a_line_says_everything(stub: StubCluster, send_lines: Callable[..., Ran]) -> None:
     """The members of a line outrank the command line; a body that is no string is sent as JSON."""
     lines = [
@@ -156,7 +178,14 @@ def test_many_lines_stay_in_order(stub: StubCluster, send_lines: Callable[..., R
         ({"body": "x", "delayLevel": 19}, "delay level 19 is out of range"),
         ({"body": "x", "delayLevel": True}, "delayLevel is no integer"),
         ({"body": "x", "deliverAt": "tomorrow"}, "line 2, deliverAt = 'tomorrow': not a time"),
-        ({"body": "x", "delayLevel": 1, "deliverAt": 5}, "a delay level and a delivery time"),
+        ({"body": "x", "delayLevel": 1, "deliverAt": "+1h"}, "a delay level and a delivery time"),
+        ({"body": "x", "deliverAt": 1_800_000_000}, "line 2, deliverAt = '1800000000': a time that is over"),
+        ({"body": "x", "deliverAt": "-2h"}, "a time that is over"),
+        ({"body": "x", "keys": ["a b"]}, "a key with a blank"),
+        ({"body": "x", "keys": [""]}, "a key with a blank"),
+        (b'{"body": {"secret": 1, "secret": 2}}', "not standard JSON (a name twice, "),
+        (b'{"body": NaN}', "not standard JSON"),
+        ({"body": "x", "properties": {"p" * 9_999: 1}}, "property pppp"),
         ({"body": "x", "queue": "broker-a/7"}, "no such writable queue"),
         ({"body": "x", "topic": "no topic"}, "not a topic's name"),
         ({"body": "zz", "bodyFormat": "hex"}, "the body is not hex"),
@@ -180,12 +209,25 @@ def test_a_wrong_line_is_named(
     assert "1 message landed, in 1 queue before" in ran.err and "secret" not in ran.err
 
 
+def test_a_new_topic_is_told(stub: StubCluster, run_command: RunCommand) -> None:
+    """A topic that its first message makes, perhaps because its name is misspelt, is told once before."""
+    ran = run_command("send", "drafst", "x", "y", name_server=stub.name_server)
+
+    assert (ran.code, bodies(stub, "drafst")) == (Exit.DONE, [b"x", b"y"])
+    assert ran.err == "topic drafst does not exist; the brokers make it with its first message\n"
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
         ([], "give BODY, --file or --lines"),
         (["x", "--lines", "-"], "give BODY, --file or --lines"),
         (["--file", "nowhere"], "--file = 'nowhere': unreadable: No such file"),
+        (["--file", "null\0"], "--file = 'null\\x00': unreadable: embedded null byte"),
+        (["NaN", "--body-format", "json"], "the body is not JSON"),
+        (["x", "--key", "a b"], "a key with a blank"),
+        (["x", "--tags", "a||b"], "a tag with |"),
+        (["x", "--deliver-at", "2001-01-01T00:00:00Z"], "a time that is over, so brokers would deliver at once"),
         (["--lines", "nowhere"], "--lines = 'nowhere': unreadable: No such file"),
         (["x", "--property", "shop"], "not of the form NAME=VALUE"),
         (["x", "--deliver-at", "+1y"], "--deliver-at"),
@@ -217,6 +259,27 @@ def test_what_a_broker_refuses_is_named(stub: StubCluster, send_lines: Callable[
     assert all(each.startswith("a send failed and is tried at another queue") for each in warnings)
 
 
+def test_a_batch_above_the_limit_of_a_broker_is_divided(run_command: RunCommand, tmp_path: Path) -> None:
+    """A broker with a small limit gets messages in smaller batches and in order; one that is too large is named."""
+    lines = [json.dumps({"body": f"{number:03} " + "x" * 1_000}) for number in range(50)]
+    large = base64.b64encode(random.Random(1).randbytes(11_000)).decode()
+    (tmp_path / "lines.jsonl").write_text("\n".join([*lines, json.dumps({"body": large}), lines[0]]))
+    with StubCluster(topics={TOPIC: 1}, settings=Settings(max_message_bytes=8_192)) as stub:
+        ran = run_command("send", TOPIC, "--lines", "lines.jsonl", "--json", name_server=stub.name_server)
+
+        assert [int(body[:3]) for body in bodies(stub)] == list(range(50))
+    assert [json.loads(line)["offset"] for line in ran.out.splitlines()] == list(range(50))
+    assert ran.error["code"] == "BROKER_MESSAGE_ILLEGAL" and ran.error["what"].startswith("line 51: not stored: ")
+    assert "; 50 messages landed, in 1 queue before" in ran.error["what"]
+
+
+def test_a_batch_to_a_retry_topic_is_divided(stub: StubCluster, run_command: RunCommand) -> None:
+    """Brokers take no batches for retry topics, so their messages go one by one."""
+    ran = run_command("send", "%RETRY%billing", "a", "b", name_server=stub.name_server)
+
+    assert ran.code == Exit.DONE and sorted(bodies(stub, "%RETRY%billing")) == [b"a", b"b"]
+
+
 def test_a_lost_answer_is_no_failure(stub: StubCluster, send: RunCommand) -> None:
     """If a broker stores a message and its answers are lost, the error says that it may be stored."""
     stub.faults.drop_reply(on=RequestCode.SEND_MESSAGE_V2, at="broker-a", times=9)
@@ -226,6 +289,37 @@ def test_a_lost_answer_is_no_failure(stub: StubCluster, send: RunCommand) -> Non
 
     assert ran.code == Exit.UNREACHABLE and bodies(stub) == [b"x"]
     assert "BODY 1: may be stored, or not: " in ran.err and "nothing was stored before" in ran.err
+
+
+def test_a_message_that_may_be_stored_twice_is_told(run_command: RunCommand) -> None:
+    """If an answer is lost and the message is sent again, its line says that it may be stored twice."""
+    with StubCluster(2, topics={TOPIC: 1}) as stub:
+        words = ["send", TOPIC, "x"]
+        for broker in ("broker-a", "broker-b"):
+            stub.faults.cut_reply(on=RequestCode.SEND_MESSAGE_V2, at=broker, times=1)
+        ran = run_command(*words, name_server=stub.name_server)
+        stub.faults.clear()
+        [later] = landed(run_command(*words, "--json", name_server=stub.name_server))
+
+        assert (ran.code, ran.err, bodies(stub)) == (Exit.DONE, "", [b"x"] * 4)
+    assert " · may be stored twice · id " in ran.out and later["mayBeDoubled"] is False
+
+
+def test_options_of_writes_count(stub: StubCluster, send: RunCommand) -> None:
+    """The timeout, the attempts, the largest body and the group of `-o` or a profile are those of the sends."""
+    fault = stub.faults.drop_reply(on=RequestCode.SEND_MESSAGE_V2, at="broker-a", times=9)
+    begun = time.monotonic()
+    slow = send("x", "-o", "sendMsgTimeout=300ms", "-o", "rocketmq.producerGroup=mine")
+    assert time.monotonic() - begun < 2 and "no answer within 0." in slow.err and "group mine" in slow.err
+    stub.faults.clear()
+    refused = stub.faults.busy(on=RequestCode.SEND_MESSAGE_V2, at="broker-a", times=9)
+    assert send("x", "-o", "retryTimesWhenSendFailed=0").code == Exit.FAILED
+    stub.faults.clear()
+    large = send("x" * 2_000, "-o", "maxMessageSize=1k")
+    assert send(*["x" * 600] * 3, "-o", "maxMessageSize=1k").code == Exit.DONE
+
+    assert (fault.fired, refused.fired) == (1, 1)
+    assert "a body has 2000 bytes, the limit is 1024" in large.err
 
 
 def test_times_and_levels_delay(run_command: RunCommand) -> None:
@@ -250,6 +344,48 @@ def test_old_brokers_get_no_times(run_command: RunCommand) -> None:
 
         assert ran.code == Exit.USAGE and "older than 5.0" in ran.err
         assert bodies(stub) == []
+
+
+@pytest.mark.parametrize("words", [["--lines", "-"], ["x"]], ids=["lines", "body"])
+def test_without_a_standard_input(stub: StubCluster, words: list[str]) -> None:
+    """A closed standard input is told if it is to be read, and does not matter otherwise; nothing else is read."""
+    ran = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *PROGRAM, "send", TOPIC, *words],
+        cwd=ROOT, env=environment(stub), capture_output=True, text=True, timeout=SECONDS, check=False,
+    )  # fmt: skip
+
+    if words == ["x"]:
+        assert (ran.returncode, ran.stderr) == (Exit.DONE, "")
+    else:
+        assert ran.returncode == Exit.USAGE and "--lines = '-': the standard input is closed" in ran.stderr
+
+
+def test_old_brokers_get_no_times_for_a_new_topic(run_command: RunCommand) -> None:
+    """For a topic that does not exist, too, brokers before 5.0 are refused, and the topic is not made."""
+    with StubCluster(topics={TOPIC: 1}, emulate="4.9.7") as stub:
+        ran = run_command("send", "new", "x", "--deliver-at", "+1h", name_server=stub.name_server)
+
+        assert ran.code == Exit.USAGE and "older than 5.0" in ran.err
+
+
+def test_few_large_lines_are_held_at_once(tmp_path: Path) -> None:
+    """The reader of lines does not read far ahead of large ones."""
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b"".join(b"%d" % number + b"x" * 2**20 + b"\n" for number in range(20)))
+    reader = LineReader(str(path))
+    portions = reader.portions()
+
+    first = next(portions)
+    time.sleep(0.2)
+    assert len(first) == 1 and reader._lines.qsize() <= 1
+    assert len([line for portion in portions for line in portion]) == 19
+
+
+def test_a_body_that_looks_like_an_option_is_a_body(stub: StubCluster, send: RunCommand) -> None:
+    """After -- everything is a body, and changes nothing about the output."""
+    ran = send("--", "--json")
+
+    assert bodies(stub) == [b"--json"] and ran.out.startswith("drafts/")
 
 
 def start_sending(stub: StubCluster, *words: str) -> subprocess.Popen[str]:
@@ -295,6 +431,37 @@ def test_an_interruption_tells_of_messages_on_their_way(stub: StubCluster) -> No
 
     assert process.returncode == Exit.INTERRUPTED
     assert said == "interrupted; 0 messages landed; line 1 may be stored, too\n"
+
+
+def test_a_closed_output_does_not_hide_what_landed(stub: StubCluster) -> None:
+    """If nobody reads where messages landed, stderr says how many did."""
+    with start_sending(stub, "--json") as process:
+        assert process.stdin and process.stdout
+        write_line(process.stdin, '{"body": "first"}')
+        process.stdout.readline()
+        process.stdout.close()
+        write_line(process.stdin, '{"body": "second"}')
+        process.stdin.close()
+        assert process.wait(SECONDS) == Exit.OUTPUT_CLOSED
+        assert process.stderr
+        said = json.loads(process.stderr.read())
+
+    assert len(bodies(stub)) == 2
+    assert said["what"].startswith("the output was closed; 2 messages landed, in ")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
+def test_a_full_disk_does_not_hide_what_landed(stub: StubCluster) -> None:
+    """If the output cannot be written, the error says how many messages landed."""
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [*PROGRAM, "send", TOPIC, "x"],
+            cwd=ROOT, env=environment(stub), stdout=full, stderr=subprocess.PIPE, text=True, timeout=SECONDS,
+            check=False,
+        )  # fmt: skip
+
+    assert ran.returncode == Exit.FAILED and len(bodies(stub)) == 1
+    assert "No space left on device; 1 message landed, in 1 queue; " in ran.stderr
 
 
 def test_the_schema_accepts_delayed_messages(send: RunCommand) -> None:

@@ -31,13 +31,14 @@ VALUES = {
     "endingOffsetsByTimestamp": '{"orders": {"0": 5}}',
     "startingOffsets": "latest",
     "endingOffsets": "latest",
-    "consumer.offset.reset.to": "earliest",
+    "rocketmq.source.stop.offset.timestamp": "2026-01-31 00:00:00",
     "scanStartupMode": "earliest",
     "consumer.messages.orderly": "true",
     "startTime": "2026-01-31 00:00:00",
     "endTime": "2026-01-31 00:00:00",
     "rocketmq.source.startup.offset.date": "2026-01-31 00:00:00",
     "rocketmq.sink.delivery.guarantee": "AT_LEAST_ONCE",
+    "consumer.offset.reset.to": "earliest",
     "rocketmq.source.offset.commit.auto": "false",
     "startMessageOffset": "-1",
 }
@@ -66,7 +67,7 @@ def test_every_rule_leads_to_an_option_or_tells_why_not(rule: Rule, use: str) ->
     found = find_option(rule.ours, use)
     assert found and found.option.name == rule.ours and not found.option.is_planned
     assert {use, "B"} & set(found.option.use) if use == "S" else use in found.option.use
-    assert found.option.secret == rule.is_secret or rule.ours == "accessKey"
+    assert found.option.secret == rule.is_secret
 
 
 @pytest.mark.parametrize(("rule", "use"), CONVERTING)
@@ -202,7 +203,7 @@ def test_rocketmq_flink(run_command: RunCommand, tmp_path: Path) -> None:
         "consumerGroup": "billing",
         "nameServer": "n:9876",
         "startingTimestamp": "2026-01-31T08:00:00+08:00",
-        "accessKey": "me",
+        "accessKey": "***",
         "secretKey": "***",
     }
     assert "nobody" not in ran.out and "credentialsFile" in job["program"]
@@ -254,7 +255,105 @@ def test_people_see_a_table_and_a_program(run_command: RunCommand) -> None:
     assert "\n- a checkpoint of a Kafka query cannot go on here" in out
 
 
-@pytest.mark.parametrize("name", ["secretKey", "kafka.ssl.key.password", "kafka.sasl.jaas.config", "securityToken"])
+@pytest.mark.parametrize(
+    "name", ["secretKey", "accessKey", "kafka.ssl.key.password", "kafka.sasl.jaas.config", "securityToken"]
+)
 def test_names_of_secrets_are_known(name: str) -> None:
     """A value is secret if its option's name says so."""
     assert is_secret(name)
+
+
+def test_values_of_settings_that_no_table_names_are_not_shown(run_command: RunCommand) -> None:
+    """The value of an option of which only the family is known may be a secret."""
+    words = ["kafka.basic.auth.user.info=me:tell-nobody", "kafka.sasl.oauthbearer.passphrase=tell-nobody"]
+
+    ran = run_command("translate", "kafka.bootstrap.servers=b:9092", "subscribe=orders", *words, "--json")
+
+    assert ran.code == Exit.DONE and "tell-nobody" not in ran.out
+    assert [note["value"] for note in ran.document["jobs"][0]["notes"]] == ["b:9092", "orders", "***", "***"]
+
+
+def test_lines_of_a_key_are_not_shown(run_command: RunCommand, tmp_path: Path) -> None:
+    """Lines of properties that are no option, such as those of a key, are told by their numbers only."""
+    key = "A" * 64
+    (tmp_path / "job.properties").write_text(
+        f"\ufeffsubscribe=orders\nkafka.bootstrap.servers=\\\n  b:9092\n"
+        f"kafka.ssl.keystore.key=-----BEGIN KEY-----\n{key}\ntell-nobody/+\n{key}==\n"
+    )
+    ran = run_command("translate", "--file", "job.properties", "--json")
+
+    assert ran.code == Exit.DONE and "tell-nobody" not in ran.out and key not in ran.out
+    [job] = ran.document["jobs"]
+    assert job["options"]["subscribe"] == "orders" and fates(job)["kafka.bootstrap.servers"] == "translated"
+    assert "options that are not spelt out are missing here: line 5, line 6" in job["remarks"]
+
+
+@pytest.mark.parametrize("connector", ["rocketmq-flink", "rocketmq-spark"])
+def test_a_start_for_queues_without_a_position_stays_one(run_command: RunCommand, connector: str) -> None:
+    """`consumer.offset.reset.to` concerns new queues only, so the query goes on where the group stands."""
+    words = ["--from", connector, "consumer.topic=orders", "consumer.group=billing", "nameserver.addr=n:9876"]
+    if connector == "rocketmq-flink":
+        words[-1] = "nameserver.address=n:9876"
+    latest = translate(run_command, *words, "consumer.offset.reset.to=latest")
+    by_time = translate(
+        run_command, *words, "consumer.offset.reset.to=timestamp", "consumer.offset.from.timestamp=1800000000000"
+    )
+    silent = translate(run_command, *words)
+
+    assert latest["options"].items() >= {"startingOffsets": "group", "startingOffsetsDefault": "latest"}.items()
+    assert by_time["options"].items() >= {"startingOffsets": "group", "startingTimestamp": "1800000000000"}.items()
+    for job in (latest, by_time):
+        assert not any("to be settled" in remark or "no start is given" in remark for remark in job["remarks"])
+    assert any("no start is given" in remark and "startingOffsets=group" in remark for remark in silent["remarks"])
+
+
+def test_an_end_by_time_loses_nothing(run_command: RunCommand) -> None:
+    """Of several ends of a topic the latest is taken, and of several starts the earliest; the notes say so."""
+    words = [f'{name}OffsetsByTimestamp={{"orders": {{"0": 5, "1": 9}}}}' for name in ("starting", "ending")]
+    job = translate(run_command, "kafka.bootstrap.servers=b:9092", "subscribe=orders", "--use", "read", *words)
+
+    assert job["options"]["startingOffsetsByTimestamp"] == '{"orders": 5}'
+    assert job["options"]["endingOffsetsByTimestamp"] == '{"orders": 9}'
+    assert [note["note"].rpartition(", ")[2] for note in job["notes"][2:]] == ["the earliest", "the latest"]
+
+
+def test_two_options_that_become_one_are_told(run_command: RunCommand) -> None:
+    """If two options with different values become the same one, a remark names them."""
+    words = ["kafka.request.timeout.ms=5000", "kafka.default.api.timeout.ms=9000"]
+    job = translate(run_command, "kafka.bootstrap.servers=b:9092", "subscribe=orders", *words)
+
+    assert job["options"]["mqClientApiTimeout"] == "9000"
+    assert any("both become mqClientApiTimeout" in remark and words[0][:24] in remark for remark in job["remarks"])
+
+
+def test_remarks_are_those_of_the_use(run_command: RunCommand) -> None:
+    """A write is told about the order of rows with a key, and not about the columns of reads."""
+    words = ["kafka.bootstrap.servers=b:9092", "topic=orders"]
+    remarks = translate(run_command, *words, "--use", "write", "--from", "kafka")["remarks"]
+
+    assert any("ordering=key" in remark for remark in remarks)
+    assert not any("rowLayout" in remark or "checkpoint" in remark for remark in remarks)
+
+
+def test_a_time_in_seconds_is_told(run_command: RunCommand) -> None:
+    """A time that was given in seconds would be one of 1970, which a remark says."""
+    words = ["kafka.bootstrap.servers=b:9092", "subscribe=orders", "startingTimestamp=1800000000"]
+    seconds = translate(run_command, *words)["remarks"]
+    milliseconds = translate(run_command, *words[:2], words[2] + "000")["remarks"]
+
+    assert any("startingTimestamp=1800000000 is 1970-01-21" in remark for remark in seconds)
+    assert not any("1970" in remark for remark in milliseconds)
+
+
+def test_a_notebook_is_read(run_command: RunCommand, tmp_path: Path) -> None:
+    """The cells of a notebook are one program; members of JSON that are null are not given."""
+    cells = [
+        {"cell_type": "markdown", "source": 'spark.read.format("x").option("a", "b")'},
+        {"cell_type": "code", "source": ["%pip install x\n", 'df = spark.readStream.format("kafka")']},
+        {"cell_type": "code", "source": 'df = df.option("subscribe", "orders").load()'},
+    ]
+    (tmp_path / "job.ipynb").write_text(json.dumps({"cells": cells}))
+    (tmp_path / "job.json").write_text('{"kafka.bootstrap.servers": "b:9092", "subscribe": null, "assign": "{}"}')
+
+    assert translate(run_command, "--file", "job.ipynb")["options"]["subscribe"] == "orders"
+    assert "subscribe" not in translate(run_command, "--file", "job.json")["options"]

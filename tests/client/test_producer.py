@@ -12,6 +12,7 @@ import pytest
 from broker_stub import Settings
 from pyspark_rocketmq.client.message import ReceivedMessage
 from pyspark_rocketmq.client.producer import TransactionResolution
+from pyspark_rocketmq.cluster.messages import Receipt
 from pyspark_rocketmq.errors import LocalProtocolError, SendError, TopicNotFound
 from pyspark_rocketmq.model import Message
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
@@ -121,6 +122,21 @@ def test_a_lost_answer_leaves_the_outcome_open(group: Group) -> None:
     producer = group.producer(send_timeout_s=0.3)
     with pytest.raises(SendError, match="0 landed, 0 failed, 1 unknown"):
         producer.send(Message(TOPIC, b"x"), queue(0))
+
+
+@pytest.mark.parametrize("way", ["send", "send_async"])
+def test_a_receipt_says_that_a_message_may_be_stored_twice(group: Group, way: str) -> None:
+    """After an attempt without a response the receipt says that there may be two copies; other receipts do not."""
+    producer = group.producer()
+
+    def is_doubled() -> bool:
+        sent: Any = getattr(producer, way)(Message(TOPIC, b"x"))
+        receipt: Receipt = sent.result(TIMEOUT_S) if way == "send_async" else sent
+        return receipt.may_be_doubled
+
+    group.stub.faults.cut_reply(on=RequestCode.SEND_MESSAGE_V2)
+    assert (is_doubled(), is_doubled()) == (True, False)
+    assert len(group.stub.messages(TOPIC)) == 3
 
 
 @pytest.mark.parametrize("way", ["send", "send_async"])

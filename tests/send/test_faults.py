@@ -102,6 +102,8 @@ def test_a_lost_reply_is_sent_again(sender: Sender) -> None:
     records = sender.stub.messages(TOPIC)
     repeated = [key for key, n in Counter(record.properties["UNIQ_KEY"] for record in records).items() if n > 1]
     assert len(records) == 6 and len(repeated) == 1
+    doubled = [outcome for outcome in outcomes if outcome.receipt and outcome.receipt.may_be_doubled]
+    assert len(doubled) == 1
 
 
 def test_an_unknown_end_is_told(sender: Sender) -> None:

@@ -35,8 +35,9 @@ _START_S, _DRAIN_S, _ROUTE_S = 180.0, 60.0, 30.0
 """Longest times until the first batch, until the last order is read, and until a new topic has a route."""
 _LEAST_S, _MOST_S = 1.0, 86_400.0
 _QUEUES = 2
-_DIES, _RETURNS = 0.25, 0.5
-"""The parts of the demo's time after which the embedded broker dies and returns."""
+_DIES, _AWAY, _MOST_AWAY_S = 0.25, 0.25, 20.0
+"""The part of the demo's time after which the embedded broker dies, and the part for which it is away: not for long,
+because the job's watermark passes orders that come later, and the source gives a broker up after `pollTimeoutMs`."""
 _MORTAL = "broker-b"
 
 
@@ -51,10 +52,16 @@ class Scene:
     orders: str
     sums: str
     last_words: str
-    """The state of the cluster after an interruption, in a sentence."""
+    """The state of the cluster after the demo, in a sentence."""
     next_steps: tuple[str, ...]
     incidents: tuple[tuple[float, Callable[[], object]], ...] = ()
-    """Changes of the cluster, each after a part of the demo's time."""
+    """Changes of the cluster, each some seconds after the first batch."""
+    left: list[str] = field(default_factory=list)
+    """The topics that could not be removed."""
+
+    def describe_end(self) -> str:
+        """Return the state of the cluster after an interruption."""
+        return f"Spark has ended; topics that are left: {', '.join(self.left)}" if self.left else self.last_words
 
 
 def _run(
@@ -71,14 +78,25 @@ def _run(
 
 def _perform(session: Session, wanted: Wanted | None, seconds: float) -> Iterator[DemoState]:
     is_redrawn = session.screen.is_terminal and not session.screen.as_json
+    theirs = _connect(session, wanted)
     with _signals() as ended, _without_warnings():
         with (
-            _embedded() if wanted is None else _on_cluster(Session(wanted, session.screen)) as scene,
+            _embedded(seconds) if theirs is None else _on_cluster(theirs, ended) as scene,
             closing(_play(scene, seconds, ended)) as states,
         ):
-            yield from states if is_redrawn else _news(states)
+            if not ended.is_set():
+                yield from states if is_redrawn else _news(states)
         if ended.is_set():
-            raise KeyboardInterrupt(f"interrupted; {scene.last_words}")
+            raise KeyboardInterrupt(f"interrupted; {scene.describe_end()}")
+
+
+def _connect(session: Session, wanted: Wanted | None) -> Session | None:
+    """Return the session of the user's cluster, after questions for secrets, which Ctrl-C can still answer."""
+    if wanted is None:
+        return None
+    theirs = Session(wanted, session.screen)
+    theirs.read_options()
+    return theirs
 
 
 def _news(states: Iterable[DemoState]) -> Iterator[DemoState]:
@@ -120,7 +138,7 @@ def _without_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def _embedded() -> Iterator[Scene]:
+def _embedded(seconds: float) -> Iterator[Scene]:
     """Start two brokers in this process; one of them dies on the way and returns."""
     from broker_stub import StubCluster
 
@@ -144,21 +162,21 @@ def _embedded() -> Iterator[Scene]:
                 "pyspark-rocketmq options                       # every option of format(\"rocketmq\")",
             ),
             incidents=(
-                (_DIES, lambda: stub.faults.broker_down(_MORTAL)),
-                (_RETURNS, lambda: stub.faults.broker_up(_MORTAL)),
+                (_DIES * seconds, lambda: stub.faults.broker_down(_MORTAL)),
+                (_DIES * seconds + min(_AWAY * seconds, _MOST_AWAY_S), lambda: stub.faults.broker_up(_MORTAL)),
             ),
         )  # fmt: skip
 
 
 @contextmanager
-def _on_cluster(session: Session) -> Iterator[Scene]:
+def _on_cluster(session: Session, ended: threading.Event) -> Iterator[Scene]:
     """Make topics for the demo on the user's cluster, and remove them at the end."""
     name = f"pyspark-rocketmq-demo-{secrets.token_hex(3)}"
     orders, sums = f"{name}-orders", f"{name}-sums"
     cluster, servers = session.cluster, ";".join(session.name_servers)
-    with session, _removing(session, (orders, sums)):
+    with session, _removing(session, (orders, sums)) as left:
         for topic in (orders, sums):
-            _make_topic(cluster, topic)
+            _make_topic(cluster, topic, ended)
         yield Scene(
             name=f"the cluster of {servers}",
             options=session.raw_options,
@@ -167,6 +185,7 @@ def _on_cluster(session: Session) -> Iterator[Scene]:
             orders=orders,
             sums=sums,
             last_words="Spark has ended, and the demo's topics are removed",
+            left=left,
             next_steps=(
                 f"pyspark-rocketmq doctor --name-server '{servers}'       # check the cluster from here",
                 f"pyspark-rocketmq topics list --name-server '{servers}'  # topics to read with format(\"rocketmq\")",
@@ -175,43 +194,46 @@ def _on_cluster(session: Session) -> Iterator[Scene]:
 
 
 @contextmanager
-def _removing(session: Session, topics: Sequence[str]) -> Iterator[None]:
-    """Remove topics at the end of the `with` block, also of those that were not made everywhere."""
+def _removing(session: Session, topics: Sequence[str]) -> Iterator[list[str]]:
+    """Remove topics at the end of the `with` block, also those that were not made everywhere; list those that stay."""
+    left: list[str] = []
     try:
-        yield
+        yield left
     finally:
-        for topic in topics:
-            _remove_topic(session, topic)
+        left += [topic for topic in topics if not _remove_topic(session, topic)]
 
 
-def _make_topic(cluster: Cluster, topic: str) -> None:
-    """Make a topic at all masters, and wait until name servers know it."""
+def _make_topic(cluster: Cluster, topic: str, ended: threading.Event) -> None:
+    """Make a topic at all masters, and wait until name servers know it or the demo is interrupted."""
     from ...errors import TopicNotFound
     from ...net.deadline import Deadline
     from ...wire.bodies import TopicConfig
 
     cluster.admin.create_topic(TopicConfig(topic_name=topic, read_queue_nums=_QUEUES, write_queue_nums=_QUEUES))
     deadline = Deadline.after(_ROUTE_S)
-    while True:
+    while not ended.is_set():
         try:
             cluster.routes.route(topic)
             return
         except TopicNotFound:
             if deadline.expired:
                 raise
-            time.sleep(_TICK_S)
+            ended.wait(_TICK_S)
             cluster.routes.expire(topic)
 
 
-def _remove_topic(session: Session, topic: str) -> None:
+def _remove_topic(session: Session, topic: str) -> bool:
+    """Remove a topic, and return whether it is gone."""
     from ...broker_errors import TopicNotExist
 
     try:
         session.cluster.admin.delete_topic(topic)
     except TopicNotExist:
-        return
+        return True
     except RocketMQError as error:
         session.screen.warn(f"the topic {topic} could not be removed; delete it yourself: {error}")
+        return False
+    return True
 
 
 # --- the demo --------------------------------------------------------------------------------------------------------
@@ -235,7 +257,7 @@ class Play:
         if self.first_batch_s is None:
             self._await_first_batch(now_s, state)
             return
-        while self.incidents and now_s >= self.first_batch_s + self.incidents[0][0] * self.seconds:
+        while self.incidents and now_s >= self.first_batch_s + self.incidents[0][0]:
             with self.flow.between_sends:  # No order loses its answer, so none is stored twice.
                 self.incidents.pop(0)[1]()
         if now_s >= self.first_batch_s + self.seconds:
@@ -253,10 +275,11 @@ class Play:
         if self.drained_since_s is None:
             self.flow.stop()
             self.drained_since_s = now_s
-        elif not state.lag and not state.is_bound:
+        elif not state.lag and not state.is_bound and state.total.orders >= state.sent:
             self.is_over = True
         elif now_s > self.drained_since_s + _DRAIN_S:
-            what = f"{state.lag} orders were not read within {_DRAIN_S:g} s after the last one was sent"
+            missing = max(state.lag, state.sent - state.total.orders)
+            what = f"{missing} orders were not read within {_DRAIN_S:g} s after the last one was sent"
             raise RocketMQError(what, advice="--debug shows Spark's log")
 
     def describe(self, away: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from ...errors import OptionError, RocketMQError, SendError
+from ...errors import MOST_TEXT, OptionError, RocketMQError, SendError, shown
 from ..command import Command, Parameter
 from ..drafts import FORMATS, LINE_MEMBERS, Defaults, Draft, LineReader, draft_body, draft_file, draft_lines
 from ..values import Moment, moment
@@ -18,16 +18,34 @@ from ..views import Text, View, show_count, show_time
 
 if TYPE_CHECKING:
     from ...client.producer import Producer
+    from ...client.settings import ProducerSettings
     from ...cluster.messages import Receipt
     from ...model import MessageQueue
+    from ..screen import Screen
     from ..session import Session
 
 __all__ = ["COMMANDS"]
 
 GROUP = "pyspark-rocketmq-send"
-"""The producer group; nobody asks it anything, since the command begins no transactions."""
+"""The producer group, if no option names one; nobody asks it anything, since the command begins no transactions."""
+_FRAME_BYTES = 256
+"""Bytes that a batch has for a message beside its body and what the user gives: lengths, id and flags."""
+_OF_WRITES = (
+    "producerGroup",
+    "sendMsgTimeout",
+    "retryTimesWhenSendFailed",
+    "maxMessageSize",
+    "compressMsgBodyOverHowmuch",
+    "compressType",
+)
+"""The options of writes that count here, too."""
 _BATCH_BYTES, _BATCHED_BYTES = 512 * 1024, 16 * 1024
 """Most bytes of a batch, and of a message that goes into one; larger messages go alone, compressed."""
+
+_LATE_MS = 60_000
+"""The most by which a delivery time may be over."""
+_MOST_WHAT = MOST_TEXT - 200
+"""The most characters of what went wrong, so that the number of messages that landed is not cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +62,8 @@ class Landed:
     message_id: str
     status: str
     """SUCCESS; other statuses say that a flush or a replica's copy is missing."""
+    may_be_doubled: bool
+    """Whether an earlier attempt got no answer, so that the message may be stored twice, with one id."""
     deliver_at: Moment | None
     """The time before which the message is not delivered; null if it has none."""
     delay_level: int | None
@@ -91,7 +111,11 @@ def _read_time(option: str, text: str, now_ms: int) -> int:
 
     if text.startswith("+"):
         return now_ms + read_duration_ms(OptionText(option, text[1:]))
-    return read_time_ms(OptionText(option, text, now_ms))
+    at_ms = read_time_ms(OptionText(option, text, now_ms))
+    if at_ms < now_ms - _LATE_MS:
+        what = "a time that is over, so brokers would deliver at once"
+        raise OptionError(option, text, what, advice="leave it out, or give a later one; a number means milliseconds")
+    return at_ms
 
 
 def _split_property(text: str) -> tuple[str, str]:
@@ -119,23 +143,41 @@ class Progress:
         queues = f", in {show_count(len(self.queues), 'queue')}" if self.queues else ""
         return f"{show_count(self.landed, 'message')} landed{queues}"
 
-    def describe_interruption(self) -> str:
-        """Return what is known of the messages when the command is interrupted."""
+    def tell(self, screen: Screen) -> None:
+        """Let Ctrl-C, and an output that is closed, say what is known of the messages."""
         open_sends = f"; {name_places(self.sending)} may be stored, too" if self.sending else ""
-        return f"interrupted; {self}{open_sends}"
+        screen.outcome = f"{self}{open_sends}"
+        screen.interruption = f"interrupted; {screen.outcome}"
+
+
+def _settings(session: Session) -> ProducerSettings:
+    """Return the settings of sends, from the options of writes."""
+    from ...client import ProducerSettings
+    from ...options import parse_writer_options
+    from ...options.keys import find_option
+
+    matches = {name: find_option(name, "W") for name in session.raw_options}
+    names = {name: match.option.name for name, match in matches.items() if match and match.option.name in _OF_WRITES}
+    raw = {name: session.raw_options[name] for name in names}
+    given = parse_writer_options({"nameServer": ";".join(session.name_servers), **raw}, env={})
+    return ProducerSettings(
+        group=given.send.producer_group if "producerGroup" in names.values() else GROUP,
+        send_timeout_s=given.send.attempt_timeout_s,
+        retries=given.send.retries,
+        max_message_bytes=given.encode.max_body_bytes,
+        compress_over_bytes=given.encode.compress_over_bytes,
+        compression=given.encode.compression,
+    )
 
 
 def _send_all(session: Session, portions: Iterator[list[Draft]]) -> Iterator[Landed]:
-    from ...client import Producer, ProducerSettings
+    from ...client import Producer
 
     progress = Progress()
-    with (
-        _counting(progress),
-        Producer(session.options.cluster, ProducerSettings(group=GROUP)) as producer,
-    ):
+    with _counting(progress), Producer(session.options.cluster, settings := _settings(session)) as producer:
         sender = Sender(session, producer, progress)
         for portion in portions:
-            for batch in _batches(portion):
+            for batch in _batches(portion, min(_BATCH_BYTES, settings.max_message_bytes)):
                 yield from sender.send(batch)
     if not session.screen.as_json:
         session.screen.show([Text(str(progress))])
@@ -147,18 +189,19 @@ def _counting(progress: Progress) -> Iterator[None]:
     try:
         yield
     except RocketMQError as error:
-        error.what += f"; {progress} before" if progress.landed else "; nothing was stored before"
+        count = f"{progress} before" if progress.landed else "nothing was stored before"
+        error.what = f"{shown(error.what, _MOST_WHAT)}; {count}"
         raise
 
 
-def _batches(drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
+def _batches(drafts: Sequence[Draft], most_bytes: int) -> Iterator[list[Draft]]:
     """Yield messages that can be sent together, in order."""
     for (_topic, _queue, is_batched), run in groupby(drafts, _kind):
         batch: list[Draft] = []
         size = 0
         for draft in run:
             added = _size(draft)
-            if batch and (not is_batched or size + added > _BATCH_BYTES):
+            if batch and (not is_batched or size + added > most_bytes):
                 yield batch
                 batch, size = [], 0
             batch.append(draft)
@@ -175,7 +218,7 @@ def _kind(draft: Draft) -> tuple[str, str | None, bool]:
 def _size(draft: Draft) -> int:
     message = draft.message
     texts = (message.tags, message.keys, *message.properties, *message.properties.values())
-    return len(message.body) + 4 * sum(map(len, texts))
+    return _FRAME_BYTES + len(message.body) + 4 * sum(map(len, texts))
 
 
 class Sender:
@@ -188,32 +231,41 @@ class Sender:
         self._session, self._producer, self._progress = session, producer, progress
         self._ids = UniqueIdMaker(local_host(), os.getpid(), id(self), session.now_ms)
         self._require_timers = cache(self._check_timers)
-        self._find_queues = cache(session.cluster.writable.queues)
+        self._find_queues = cache(self._look_up)
 
     def __repr__(self) -> str:
         return f"<Sender {self._progress}>"
 
-    def send(self, batch: Sequence[Draft]) -> list[Landed]:
-        """Store messages of one topic together, and return where they landed; raise if they did not."""
+    def send(self, batch: Sequence[Draft]) -> Iterator[Landed]:
+        """Store messages of one topic together, and yield where they landed; raise if they did not.
+
+        A batch that a broker does not accept is divided, since its limit may be lower, or one message be at fault.
+        """
         drafts = [each._replace(message=self._with_id(each)) for each in batch]
         try:
             queue = self._prepare(drafts[0])
             with self._in_flight(drafts):
                 receipt = self._store(drafts, queue)
         except RocketMQError as error:
-            raise explain(error, drafts) from None
-        return [_to_landed(draft, receipt, number) for number, draft in enumerate(drafts)]
+            if len(drafts) == 1 or not is_illegal(error):
+                raise explain(error, drafts) from None
+        else:
+            yield from (_to_landed(draft, receipt, number) for number, draft in enumerate(drafts))
+            return
+        half = len(batch) // 2
+        yield from self.send(batch[:half])
+        yield from self.send(batch[half:])
 
     @contextmanager
     def _in_flight(self, drafts: Sequence[Draft]) -> Iterator[None]:
-        """Let Ctrl-C during the `with` block say that these messages may be stored, and afterwards that they are."""
+        """Say during the `with` block that these messages may be stored, and afterwards that they are."""
         progress, screen = self._progress, self._session.screen
         progress.sending = drafts
-        screen.interruption = progress.describe_interruption()
+        progress.tell(screen)
         yield
         progress.sending = ()
         progress.landed += len(drafts)
-        screen.interruption = progress.describe_interruption()
+        progress.tell(screen)
 
     def _with_id(self, draft: Draft) -> Any:
         return replace(draft.message, properties={**draft.message.properties, "UNIQ_KEY": self._ids.make()})
@@ -234,6 +286,14 @@ class Sender:
         self._progress.queues.add(receipt.queue)
         return receipt
 
+    def _look_up(self, topic: str) -> Sequence[MessageQueue]:
+        """Return a topic's writable queues; warn if the topic does not exist yet."""
+        writable = self._session.cluster.writable
+        queues = writable.queues(topic)
+        if writable.is_new(topic):
+            self._session.screen.warn(f"topic {topic} does not exist; the brokers make it with its first message")
+        return queues
+
     def _find_queue(self, topic: str, text: str) -> MessageQueue:
         queues = self._find_queues(topic)
         for queue in queues:
@@ -247,12 +307,20 @@ class Sender:
         from ...broker_errors import RequestCodeNotSupported
 
         try:
-            self._session.cluster.admin.fetch_topic_config(topic)
+            cluster = self._session.cluster
+            cluster.admin.fetch_topic_config(cluster.writable.route_topic(topic))
         except RequestCodeNotSupported:
             what = f"the brokers of topic {topic} are older than 5.0 and would deliver at once"
             raise OptionError("--deliver-at", None, what, advice="give --delay-level") from None
         except RocketMQError:
             pass  # The send itself meets the same fault, or does not need what failed here.
+
+
+def is_illegal(error: RocketMQError) -> bool:
+    """Return whether a broker refused what was sent as it is, so that nothing of it is stored."""
+    from ...broker_errors import MessageIllegal
+
+    return isinstance(error, SendError) and not error.unknown and isinstance(error.__cause__, MessageIllegal)
 
 
 def explain(error: RocketMQError, drafts: Sequence[Draft]) -> RocketMQError:
@@ -284,6 +352,7 @@ def _to_landed(draft: Draft, receipt: Receipt, number: int) -> Landed:
         None if is_delayed else receipt.queue_offset + number,
         message.properties["UNIQ_KEY"],
         receipt.status.name,
+        receipt.may_be_doubled,
         moment(message.deliver_at_ms) if message.deliver_at_ms else None,
         message.delay_level or None,
     )
@@ -298,6 +367,7 @@ def _show(landed: Landed) -> list[View]:
     else:
         where += f" @ {landed.offset}"
     status = [] if landed.status == "SUCCESS" else [landed.status]
+    status += ["may be stored twice"] if landed.may_be_doubled else []
     return [Text(" · ".join([where, *status, f"id {landed.message_id}"]))]
 
 
@@ -328,8 +398,11 @@ COMMANDS = (
         "in turn, those that come together as a batch. Small messages are sent in batches, one batch after the other, "
         "so that a queue stores them in their order. A line of JSON is an object with the members "
         f"{', '.join(LINE_MEMBERS)}; what it leaves out is taken from the command line, and a body that is no string "
-        "is sent as JSON. At the first line that cannot be sent the command ends; it says how many messages landed "
-        "before. Ctrl-C does the same.",
+        "is sent as the JSON that is written there. At the first line that cannot be sent the command ends; it says "
+        "how many messages landed before. Ctrl-C does the same. A message of which an attempt got no answer is sent "
+        "again; it may be stored twice then, which its line says. A topic that does not exist is made with its first "
+        "message, if brokers allow that; a warning says so. Of the options of writes these count: "
+        f"{', '.join(_OF_WRITES)}; sendMsgTimeout is that of all attempts together.",
         examples=(
             "pyspark-rocketmq send orders 'two lattes' 'one tea' --tags paid --key order-1",
             "pyspark-rocketmq send orders 48656c6c6f --body-format hex --queue broker-a/0",

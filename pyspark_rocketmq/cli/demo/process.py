@@ -13,6 +13,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -47,7 +48,10 @@ def require_spark() -> None:
 
 def _java_release(java: str) -> int | None:
     """Return the release of a java, for example 17; None if it does not tell."""
-    ran = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    try:
+        ran = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
     found = re.search(r'version "(?:1\.)?(\d+)', ran.stderr)
     return int(found[1]) if found else None
 
@@ -75,8 +79,9 @@ class SparkJob:
         for reader in self._readers:
             reader.start()
         assert self._process.stdin
-        self._process.stdin.write(json.dumps(settings) + "\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # The process has ended; its events say why.
+            self._process.stdin.write(json.dumps(settings) + "\n")
+            self._process.stdin.flush()
 
     def __repr__(self) -> str:
         return f"<SparkJob {self._process.pid}>"
@@ -104,7 +109,8 @@ class SparkJob:
         self._process.wait()
         assert self._process.stdin and self._process.stdout and self._process.stderr
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            stream.close()
+            with suppress(BrokenPipeError):
+                stream.close()
 
     def _signal(self, number: int) -> None:
         try:

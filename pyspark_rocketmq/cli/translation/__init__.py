@@ -2,7 +2,8 @@
 
 rules      how one option is translated       kafka, rocketmq_spark, rocketmq_flink   the tables of rules
 convert    values that are written otherwise there
-reading    options in arguments, files and the text of programs
+given      the options of one read or write
+reading    options in arguments, files and SQL; programs: those in the text of programs
 translate  applies a table to the options of a job, and tells about each of them
 page       the guide page about these tables
 """

@@ -18,8 +18,10 @@ __all__ = [
     "offsets_of_kafka",
     "positive_ms",
     "queues_of_kafka",
+    "reset_mode",
     "start_at",
     "start_mode",
+    "time_or_ms",
     "time_text",
     "times_of_kafka",
     "topics",
@@ -29,6 +31,7 @@ NAME_SERVER = "NAME_SERVER:9876"
 """A place for the address of RocketMQ's name servers, which the other connector does not have."""
 _OFFSET = re.compile(r"GMT([+-]\d{1,2})(?::?(\d\d))?")
 _DATE = "%Y-%m-%d %H:%M:%S"
+_INTEGER = re.compile(r"-?\d+")
 
 Given = Mapping[str, str]
 
@@ -80,11 +83,12 @@ def offsets_of_kafka(name: str) -> Convert:
 
 
 def times_of_kafka(name: str) -> Convert:
-    """Return a conversion of times by partition, which becomes the earliest time of each topic."""
+    """Return a conversion of times by partition to one of each topic: the earliest start, or the latest end."""
+    choose = max if name.startswith("ending") else min
 
     def convert(value: str, given: Given) -> Given:
         try:
-            times = {topic: min(map(int, each.values())) for topic, each in _read_object(value).items()}
+            times = {topic: choose(map(int, each.values())) for topic, each in _read_object(value).items()}
         except (AttributeError, TypeError, ValueError):
             raise Untranslatable("the value has no times by topic and partition") from None
         return {name: json.dumps(times)}
@@ -126,6 +130,17 @@ def start_mode(*time_options: str) -> Convert:
     return convert
 
 
+def reset_mode(*time_options: str) -> Convert:
+    """Return a conversion of a word for the start of queues in which the group has no position."""
+    start = start_mode(*time_options)
+
+    def convert(value: str, given: Given) -> Given:
+        word = start(value, given).get("startingOffsets")
+        return {"startingOffsets": "group", **({"startingOffsetsDefault": word} if word else {})}
+
+    return convert
+
+
 def start_at(value: str, given: Given) -> Given:
     """Return nothing for an offset below 0, which means that none is given; one for all queues has no counterpart."""
     if value.strip().startswith("-"):
@@ -146,6 +161,16 @@ def time_text(name: str, zone_option: str) -> Convert:
             example = f"{moment.isoformat()}+08:00"
             raise Untranslatable(f"{zone_option} does not say the zone; give {name} with one, for example {example}")
         return {name: moment.replace(tzinfo=zone).isoformat()}
+
+    return convert
+
+
+def time_or_ms(name: str, zone_option: str) -> Convert:
+    """Return a conversion of milliseconds since 1970, or of a date and time in the zone that another option names."""
+    by_text, by_ms = time_text(name, zone_option), positive_ms(name)
+
+    def convert(value: str, given: Given) -> Given:
+        return (by_ms if _INTEGER.fullmatch(value.strip()) else by_text)(value, given)
 
     return convert
 

@@ -33,10 +33,13 @@ KAFKA = Product(
     "Spark's Kafka source and sink",
     ("kafka",),
     read_extra={"rowLayout": "kafka"},
-    remarks=(
+    read_remarks=(
         "rowLayout=kafka gives rows the columns key, value, topic, partition, offset, timestamp and timestampType; "
         "partition is the number of a queue within its broker, and key the message's keys",
         "a checkpoint of a Kafka query cannot go on here: start with a new one, by startingTimestamp",
+    ),
+    write_remarks=(
+        "Kafka keeps rows with the same key in one partition, in order; ordering=key does so here, in one queue",
     ),
     reads=(
         renamed("nameServer", "kafka.bootstrap.servers", note=_SERVERS, convert=name_servers_of_ours,
@@ -51,8 +54,8 @@ KAFKA = Product(
         renamed("endingOffsets", "endingOffsets", convert=offsets_of_kafka("endingOffsets")),
         *same("startingTimestamp", "endingTimestamp", note="the time at which a broker stored the message"),
         *(
-            renamed(name, name, convert=times_of_kafka(name), note="one time for all queues of a topic, the earliest")
-            for name in ("startingOffsetsByTimestamp", "endingOffsetsByTimestamp")
+            renamed(name, name, convert=times_of_kafka(name), note=f"one time for all queues of a topic, the {which}")
+            for name, which in (("startingOffsetsByTimestamp", "earliest"), ("endingOffsetsByTimestamp", "latest"))
         ),
         *same("startingOffsetsByTimestampStrategy", "failOnDataLoss", "fetchOffset.numRetries"),
         *same("fetchOffset.retryIntervalMs", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),

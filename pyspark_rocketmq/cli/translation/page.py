@@ -29,7 +29,8 @@ def render_page() -> str:
 
 
 def _render_product(product: Product) -> str:
-    parts = [f"## {product.title}\n", "".join(f"- {remark}\n" for remark in product.remarks)]
+    remarks = (*product.read_remarks, *product.write_remarks)
+    parts = [f"## {product.title}\n", "".join(f"- {remark}\n" for remark in remarks)]
     if product.read_extra:
         extra = ", ".join(f"`{name}={value}`" for name, value in product.read_extra.items())
         parts.append(f"Reads also get {extra}.\n")

@@ -6,8 +6,8 @@ with `rocketmq.client.`, `rocketmq.source.` or `rocketmq.sink.`.
 
 from __future__ import annotations
 
-from .convert import commits, either, positive_ms, start_at, start_mode, time_text, topics
-from .rules import Product, Rule, cut, dropped, renamed
+from .convert import commits, either, positive_ms, reset_mode, start_at, start_mode, time_or_ms, time_text, topics
+from .rules import RESET_NOTE, Product, Rule, cut, dropped, renamed
 
 __all__ = ["ROCKETMQ_FLINK"]
 
@@ -27,7 +27,7 @@ _CLIENT = (
     renamed("nameServer", "nameServerAddress", "nameserver.address", "rocketmq.client.endpoints",
             note="name servers; a proxy's gRPC port cannot be read from"),
     renamed("namespace", "rocketmq.client.namespace"),
-    renamed("accessKey", "accessKey", "access.key", "rocketmq.client.accessKey"),
+    renamed("accessKey", "accessKey", "access.key", "rocketmq.client.accessKey", is_secret=True),
     renamed("secretKey", "secretKey", "secret.key", "rocketmq.client.secretKey", is_secret=True,
             note="better in a credentialsFile"),
     renamed("useTLS", "rocketmq.client.tls.enable"),
@@ -39,7 +39,7 @@ _CLIENT = (
     dropped(_MEMBER, "brokerserver.heartbeat.interval", "unit.name", "rocketmq.client.unitName",
             "rocketmq.client.unitMode"),
     dropped(_NONE, "access.channel", "rocketmq.client.channel", "rocketmq.client.debug", "rocketmq.client.poll.timeout",
-            "useNewApi", "rocketmq.source.api.new.enable"),
+            "consumer.timeout", "useNewApi", "rocketmq.source.api.new.enable"),
     dropped(_THREADS, "rocketmq.client.callback.threads"),
     dropped(_PARSE, "encoding", "fieldDelimiter", "lineDelimiter", "columnErrorDebug", "lengthCheck", "format",
             "rocketmq.client.message.*", "rocketmq.source.column.error.debug"),
@@ -57,18 +57,19 @@ _READS: tuple[Rule, ...] = (
     renamed("tags", "tag", "consumer.tag", "rocketmq.source.filter.tag"),
     renamed("sqlFilter", "sql", "consumer.sql", "rocketmq.source.filter.sql"),
     renamed(
-        "startingOffsets", "scanStartupMode", "consumer.offset.reset.to", "rocketmq.source.startup.scan.mode",
-        convert=start_mode(*_TIME_OPTIONS),
+        "startingOffsets", "scanStartupMode", "rocketmq.source.startup.scan.mode", convert=start_mode(*_TIME_OPTIONS),
     ),
+    renamed("startingOffsetsDefault", "consumer.offset.reset.to", convert=reset_mode(*_TIME_OPTIONS), note=RESET_NOTE),
     renamed("startingTimestamp", *_TIME_OPTIONS, convert=positive_ms("startingTimestamp")),
     renamed("startingTimestamp", "startTime", convert=time_text("startingTimestamp", "timeZone")),
     renamed("startingTimestamp", "rocketmq.source.startup.offset.date",
             convert=time_text("startingTimestamp", "rocketmq.client.timeZone")),
     renamed("endingTimestamp", "endTime", convert=time_text("endingTimestamp", "timeZone"),
             note="batch reads only; a stream goes on"),
-    renamed("endingTimestamp", "rocketmq.source.stop.offset.timestamp", convert=positive_ms("endingTimestamp"),
-            note="batch reads only; a stream goes on"),
-    renamed("startingOffsets", "startMessageOffset", "rocketmq.source.startup.offset.specific", convert=start_at),
+    renamed("endingTimestamp", "rocketmq.source.stop.offset.timestamp", note="batch reads only; a stream goes on",
+            convert=time_or_ms("endingTimestamp", "rocketmq.client.timeZone")),
+    renamed("startingOffsets", "startMessageOffset", "consumer.start.message.offset",
+            "rocketmq.source.startup.offset.specific", convert=start_at),
     dropped("queues without a position start as startingOffsetsDefault says",
             "rocketmq.source.startup.offset.strategy"),
     renamed(
@@ -125,7 +126,8 @@ ROCKETMQ_FLINK = Product(
     "Apache's rocketmq-flink",
     (),
     read_extra={},
-    remarks=(
+    read_start="Flink's source may have started where the group stands",
+    read_remarks=(
         "a savepoint of Flink cannot go on here: start where the group stands (startingOffsets=group), or by time",
     ),
     reads=_READS,

@@ -5,11 +5,12 @@ It has two sets: those of its structured source and sink, and properties of its 
 
 from __future__ import annotations
 
-from .convert import either, start_mode, topics
-from .rules import Product, Rule, cut, dropped, renamed, same
+from .convert import either, positive_ms, reset_mode, topics
+from .rules import RESET_NOTE, Product, Rule, cut, dropped, renamed, same
 
 __all__ = ["ROCKETMQ_SPARK"]
 
+_TIME = "consumer.offset.from.timestamp"
 _THREADS = "Spark runs the work: minPartitions and maxPartitions"
 _RECEIVER = "there are no receivers: the checkpoint replays a batch that failed"
 _CACHE = "connections are kept by the process, without a setting"
@@ -33,7 +34,8 @@ _READS: tuple[Rule, ...] = (
         note="positions of finished batches are committed to this group, unless commitOffsets=none",
     ),
     *same("startingOffsets", "endingOffsets", "failOnDataLoss", "maxOffsetsPerTrigger"),
-    renamed("startingOffsets", "consumer.offset.reset.to", convert=start_mode()),
+    renamed("startingOffsetsDefault", "consumer.offset.reset.to", convert=reset_mode(_TIME), note=RESET_NOTE),
+    renamed("startingTimestamp", _TIME, convert=positive_ms("startingTimestamp")),
     renamed("tags", "subExpression", "consumer.tag"),
     renamed("pullTimeoutMs", "pullTimeoutMs", "pullTimeout", "pull.timeout.ms",
             convert=cut("pullTimeoutMs", 1, 600_000)),
@@ -57,7 +59,8 @@ ROCKETMQ_SPARK = Product(
     "Apache's rocketmq-spark",
     ("org.apache.spark.sql.rocketmq.RocketMQSourceProvider",),
     read_extra={},
-    remarks=(
+    read_start="receivers and DStreams started where the group stands",
+    read_remarks=(
         "properties is a map here, and JSON text there: propertiesFormat=json keeps the text",
         "a checkpoint of rocketmq-spark cannot go on here: start with a new one, by startingOffsets as JSON or by time",
     ),

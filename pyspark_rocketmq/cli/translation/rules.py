@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Convert", "Product", "Rule", "Untranslatable", "cut", "dropped", "renamed", "same"]
+__all__ = ["RESET_NOTE", "Convert", "Product", "Rule", "Untranslatable", "cut", "dropped", "renamed", "same"]
 
 Convert = Callable[[str, Mapping[str, str]], Mapping[str, str]]
 """Gets a value and all options that were given, by name in lower case; returns options of ours and their values."""
+RESET_NOTE = "for queues in which the group has no position; in the others the query goes on where it stands"
 
 
 class Untranslatable(Exception):
@@ -44,8 +45,12 @@ class Product:
     writes: tuple[Rule, ...]
     read_extra: Mapping[str, str]
     """Options that a read needs to go on as before."""
-    remarks: tuple[str, ...] = ()
-    """Differences that no option shows."""
+    read_start: str = ""
+    """The start of reads without an option for it, if it is not the same here."""
+    read_remarks: tuple[str, ...] = ()
+    """Differences of reads that no option shows."""
+    write_remarks: tuple[str, ...] = ()
+    """Differences of writes that no option shows."""
 
 
 def same(*names: str, note: str = "") -> tuple[Rule, ...]:

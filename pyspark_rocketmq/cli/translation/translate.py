@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...errors import OptionError, shown
+from ..values import moment
+from .given import GivenJob
 from .kafka import KAFKA
-from .reading import GivenJob
 from .rocketmq_flink import ROCKETMQ_FLINK
 from .rocketmq_spark import ROCKETMQ_SPARK
 from .rules import Product, Rule, Untranslatable
@@ -18,8 +19,12 @@ __all__ = ["MASK", "PRODUCTS", "OptionNote", "TranslatedJob", "find_product", "t
 
 PRODUCTS = {product.name: product for product in (KAFKA, ROCKETMQ_SPARK, ROCKETMQ_FLINK)}
 MASK = "***"
-_SECRET_WORDS = ("secret", "password", "token", "jaas", "credential")
+_SECRET_WORDS = ("secret", "password", "passphrase", "token", "jaas", "credential", "accesskey")
 """Parts of names whose values are never shown."""
+_LEAST_MS = 10**11
+"""A time of 1973; smaller numbers are probably seconds."""
+_MOST_NAME = 40
+"""Most characters of an unknown name that are shown: a longer one may be a line of a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +83,16 @@ def _knows(product: Product, name: str) -> bool:
 def _find_rule(rules: tuple[Rule, ...], name: str) -> Rule | None:
     """Return the rule for a name, in upper or lower case; a rule that names it outranks one for a family."""
     lowered = name.lower()
-    exact = (rule for rule in rules if lowered in (each.lower() for each in rule.names))
+    exact = (rule for rule in rules if _names(rule, name))
     return next(exact, None) or next(
         (rule for rule in rules if any(_covers(each, lowered) for each in rule.names)), None
     )
+
+
+def _names(rule: Rule, name: str) -> bool:
+    """Return whether a rule names an option by itself; the values of others, of which only the family is known, are not
+    shown."""
+    return name.lower() in (each.lower() for each in rule.names)
 
 
 def _covers(family: str, lowered: str) -> bool:
@@ -94,23 +105,30 @@ def translate_job(job: GivenJob, product: Product, use: str) -> TranslatedJob:
     given = {name.lower(): value for name, value in job.options.items()}
     extra = {} if use.startswith("write") else product.read_extra
     options: dict[str, str] = dict(extra)
-    notes, expressions = [], set()
+    notes, expressions, clashes, origins = [], set(), [], dict.fromkeys(extra, "")
     for name, value in job.options.items():
         rule = _find_rule(rules, name)
         is_expression = name in job.expressions and not (rule and rule.ignores_value)
         step = _translate_option(name, value, rule, given, is_expression)
         notes.append(step.note)
+        clashes += [
+            f"{origins[ours]} and {name} both become {ours}: the value of {name} is taken"
+            for ours, text in step.options.items()
+            if origins.get(ours) and options[ours] != text
+        ]
+        origins |= dict.fromkeys(step.options, name)
         options |= step.options
         expressions |= set(step.options) if is_expression else set()
-    remarks = (*product.remarks, *_check(options, use, expressions))
+    about_use = product.write_remarks if use.startswith("write") else _remarks_of_read(product, options)
+    remarks = (*about_use, *clashes, *_tell_unread(job.unread), *_check(options, use, expressions))
     program = _program(options, use, expressions)
     return TranslatedJob(product.name, use, _masked(options), tuple(notes), remarks, program)
 
 
 def _translate_option(name: str, value: str, rule: Rule | None, given: Mapping[str, str], is_expression: bool) -> _Step:
     if rule is None:  # Its value may be a secret.
-        return _Step(OptionNote(name, MASK, (), "unknown", "not in the table of this connector"), {})
-    visible = MASK if rule.is_secret or is_secret(name) else shown(value)
+        return _Step(OptionNote(shown(name, _MOST_NAME), MASK, (), "unknown", "not in the table of this connector"), {})
+    visible = MASK if rule.is_secret or is_secret(name) or not _names(rule, name) else shown(value)
     if rule.ours is None:
         return _Step(OptionNote(name, visible, (), "dropped", rule.note), {})
     try:
@@ -129,6 +147,23 @@ def is_secret(name: str) -> bool:
 
 def _masked(options: Mapping[str, str]) -> dict[str, str]:
     return {name: MASK if is_secret(name) else value for name, value in options.items()}
+
+
+def _remarks_of_read(product: Product, options: Mapping[str, str]) -> Iterator[str]:
+    """Yield differences of reads, and times that are probably seconds; say if a read would begin elsewhere."""
+    yield from product.read_remarks
+    for name in ("startingTimestamp", "endingTimestamp"):
+        if (text := options.get(name, "")).isdecimal() and int(text) < _LEAST_MS:
+            yield f"{name}={text} is {moment(int(text))}: a number means milliseconds"
+    if product.read_start and not any(name.startswith("starting") for name in options):
+        yield f"no start is given: {product.read_start}, as startingOffsets=group does; a new query starts at the end"
+
+
+def _tell_unread(lines: Sequence[int]) -> Iterator[str]:
+    """Yield that options are missing because the text does not spell them out."""
+    if lines:
+        numbers = ", ".join(f"line {number}" for number in sorted(set(lines)))
+        yield f"options that are not spelt out are missing here: {shown(numbers)}"
 
 
 def _check(options: Mapping[str, str], use: str, expressions: set[str]) -> Iterator[str]:
