@@ -164,20 +164,26 @@ def _refuse(error: Any, words: Sequence[str], screen: Screen) -> int:
     return Exit.USAGE
 
 
-_PAIR = re.compile(r"(?:--?[a-z-]+=|-o)?([\w.]+)=(.+)", re.DOTALL)
+_NAME = re.compile(r"(?:^|\s|=|-o)([\w.]+)\s*=")
 
 
 def _masked(text: str, words: Sequence[str]) -> str:
     """Return a text without the values of options in the command line that may be secret."""
-    from .connection import is_public
     from .parser import restore
 
-    for pair in filter(None, map(_PAIR.fullmatch, words)):
-        name, value = pair.groups()
-        if not is_public(name):
-            for written in (value, repr(value)[1:-1]):
-                text = text.replace(f"{name}={written}", f"{name}=***")
+    for word in words:
+        if found := _find_private(word):
+            secret = word[found.start(1) :]
+            for written in (secret, repr(secret)[1:-1]):
+                text = text.replace(written, f"{found[1]}=***")
     return restore(text)
+
+
+def _find_private(word: str) -> re.Match[str] | None:
+    """Return where a word has the first name whose value may be secret, None if it has none."""
+    from .connection import is_public
+
+    return next((each for each in _NAME.finditer(word) if word[each.end() :] and not is_public(each[1])), None)
 
 
 # --- streams and logs ------------------------------------------------------------------------------------------------

@@ -282,6 +282,10 @@ def test_a_wrong_file_of_profiles_is_one_line(
         ["lag", "g", "unheard=tell-nobody=="],
         ["secretKey=tell-nobody"],
         ["lag", "g", "--max", "secretKey=tell-nobody"],
+        ["lag", "g", "secretKey = tell-nobody"],
+        ["lag", "g", "secretKey =tell-nobody = too"],
+        ["lag -o secretKey=tell-nobody"],
+        ["lag", "g", "useTLS=true secretKey=tell-nobody x=tell-nobody"],
         ["lag", "g", "-o", "useTLS=true", "-osecretKey=tell-nobody", "more", "secretKey=tell-nobody"],
     ],
 )
