@@ -12,6 +12,10 @@ from broker_stub import Settings, StubCluster
 from broker_stub.faults import NAME_SERVER
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.cli.session import Session
+from pyspark_rocketmq.cluster.cluster import open_cluster
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.model import parse_addresses
+from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.cli.fixtures import GROUP, TOPIC, RunCommand, seed
 from tests.net.test_greeting import http_server
@@ -240,10 +244,6 @@ def test_settings_that_harm_are_told(run_command: RunCommand, stub: StubCluster,
 
 def update(stub: StubCluster, settings: dict[str, str]) -> None:
     """Change settings of the first broker."""
-    from pyspark_rocketmq.cluster.cluster import open_cluster
-    from pyspark_rocketmq.cluster.settings import ClusterSettings
-    from pyspark_rocketmq.model import parse_addresses
-
     cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
     cluster.admin.update_broker_config("broker-a", settings)
 
@@ -257,6 +257,16 @@ def test_missing_topic_and_group_are_told(run_command: RunCommand, stub: StubClu
     assert "[TOPIC_NOT_FOUND]" in found["topic"]["what"]
     assert f"mqadmin updateTopic -n {stub.name_server} -c DefaultCluster -t nowhere" in found["topic"]["advice"]
     assert found["group"]["level"] == "warning" and "updateSubGroup" in found["group"]["advice"]
+
+
+def test_lines_of_mqadmin_have_the_names_of_the_namespace(run_command: RunCommand, stub: StubCluster) -> None:
+    """mqadmin knows nothing of the option `namespace`, so its lines have the names that brokers know."""
+    words = ("--topic", "nowhere", "--group", "nobody", "-o", "namespace=dev")
+
+    findings = examine(run_command, stub.name_server, *words)[1]
+
+    found = {each["check"]: each["advice"] for each in findings}
+    assert " -t dev%nowhere -r" in found["topic"] and found["group"].endswith(" -g dev%nobody")
 
 
 def test_missing_permissions_are_told(run_command: RunCommand, stub: StubCluster) -> None:
@@ -277,35 +287,71 @@ PERMISSIONS = [
         16,
         "User:reader has no permission to access Topic:orders from 127.0.0.1, no matched policies.",
         "user reader lacks the permission Sub for topic orders",
+        "actions that the user has for it already (mqadmin getAcl) in -a, too: "
         "mqadmin createAcl -n {ns} -c DefaultCluster -s User:reader -r Topic:orders -a Sub -d Allow",
+    ),
+    (
+        16,
+        "User:reader has no permission to access Topic:orders from 127.0.0.1, the decision is deny.",
+        "a policy denies user reader the permission Sub for topic orders",
+        "see its policies: mqadmin getAcl -n {ns} -c DefaultCluster -s User:reader",
     ),
     (
         1,
         "org.apache.rocketmq.acl.common.AclException: No default permission for topic:orders, org.apache...",
         "the accessKey lacks the permission SUB for topic orders",
-        "mqadmin updateAclConfig -n {ns} -c DefaultCluster -a ACCESS_KEY -s SECRET_KEY -t orders=SUB",
+        "add orders=SUB to its topicPerms in the file of accounts of each broker",
     ),
     (
         16,
         "the topic[orders] pulling message is forbidden",
         "topic orders may not be read",
-        "mqadmin updateTopicPerm -n {ns} -c DefaultCluster -t orders -p 6",
+        "mqadmin updateTopicPerm -n {ns} -b {broker} -t orders -p 6",
+    ),
+    (
+        16,
+        "subscription group no permission, TOOLS_CONSUMER",
+        "group TOOLS_CONSUMER may not consume",
+        "with the group's other settings in the same line, which sets them to defaults else: "
+        "mqadmin updateSubGroup -n {ns} -b {broker} -g TOOLS_CONSUMER -s true",
+    ),
+    (
+        16,
+        "the broker[127.0.0.1] pulling message is forbidden",
+        "the broker may not be read",
+        "mqadmin updateBrokerConfig -n {ns} -b {broker} -k brokerPermission -v 6",
     ),
 ]
 
 
-@pytest.mark.parametrize(("code", "remark", "what", "line"), PERMISSIONS, ids=["2.0", "1.0", "topic"])
+@pytest.mark.parametrize(
+    ("code", "remark", "what", "line"), PERMISSIONS, ids=["2.0", "denied", "1.0", "topic", "group", "broker"]
+)
 def test_the_missing_permission_is_named(
     run_command: RunCommand, stub: StubCluster, code: int, remark: str, what: str, line: str
 ) -> None:
-    """A refused read names the permission that lacks, and the line of mqadmin that grants it."""
+    """A refused read names the permission that lacks, and what grants it without taking or granting anything else."""
     stub.faults.answer(code, remark, on=RequestCode.PULL_MESSAGE, at="broker-a", times=None)
 
     exit_code, findings = examine(run_command, stub.name_server, "--topic", TOPIC)
 
     finding = only(findings)
-    assert (exit_code, finding["level"], finding["place"]) == (Exit.CHECK_FAILED, "problem", f"{TOPIC} at broker-a")
-    assert finding["what"] == what and line.format(ns=stub.name_server) in finding["advice"]
+    of_readers = "TOOLS_CONSUMER" in remark
+    assert (exit_code, finding["level"]) == ((Exit.DONE, "warning") if of_readers else (Exit.CHECK_FAILED, "problem"))
+    assert (finding["place"], finding["what"]) == (f"{TOPIC} at broker-a", what)
+    assert line.format(ns=stub.name_server, broker=stub.broker_address()) in finding["advice"]
+
+
+def test_the_line_for_a_group_keeps_its_settings(run_command: RunCommand, stub: StubCluster) -> None:
+    """mqadmin sets what its line does not name to defaults, at all brokers that it names; so the line has everything."""
+    cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
+    config = SubscriptionGroupConfig(group_name=GROUP, consume_enable=False, retry_max_times=3, retry_queue_nums=2)
+    cluster.admin.create_group(config, ["broker-a"])
+
+    finding = only(examine(run_command, stub.name_server, "--group", GROUP)[1])
+
+    start = f"mqadmin updateSubGroup -n {stub.name_server} -b {stub.broker_address()} -g {GROUP} -s true"
+    assert finding["advice"] == f"{start} -m true -d true -q 2 -r 3 -i 0 -w 1 -a true"
 
 
 def test_only_commands_need_the_group_for_readers(run_command: RunCommand, stub: StubCluster) -> None:
