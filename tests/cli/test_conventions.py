@@ -18,8 +18,13 @@ from broker_stub.__main__ import _parser as stub_parser
 from broker_stub.releases import RELEASES
 from pyspark_rocketmq.cli.command import Command
 from pyspark_rocketmq.cli.commands.stub import PARAMETERS
+from pyspark_rocketmq.cli.connection import Wanted
+from pyspark_rocketmq.cli.diagnosis import explain
 from pyspark_rocketmq.cli.exits import MEANINGS, Exit
+from pyspark_rocketmq.cli.screen import Screen
+from pyspark_rocketmq.cli.session import Session
 from pyspark_rocketmq.cli.table import SUMMARIES, find_command
+from pyspark_rocketmq.errors import ConnectionLost
 from tests.cli.fixtures import TOPIC, RunCommand, seed
 from tests.net.test_greeting import http_server, reset, tls_server
 
@@ -225,6 +230,16 @@ def test_a_server_that_is_not_recognised_leads_to_doctor(run_command: RunCommand
     ran = run_command("topics", "list", name_server=refusing_address)
 
     assert ran.err.endswith("; pyspark-rocketmq doctor finds out more\n")
+
+
+def test_the_way_back_outlives_a_diagnosis() -> None:
+    """An error that names the command that takes a move back keeps it, whatever stands at the name server's address."""
+    with http_server() as address, Session(Wanted(str(address)), Screen()) as session:
+        undo = "go back with: pyspark-rocketmq offsets import billing undo.json --apply"
+        moved = ConnectionLost("closed; some positions may have moved", advice=undo, address=str(address))
+        explained = str(explain(moved, session))
+
+    assert "some positions may have moved" in explained and explained.endswith(f"; {undo}")
 
 
 READING = {"peek", "tail", "find"}

@@ -343,7 +343,7 @@ def test_the_missing_permission_is_named(
 
 
 def test_the_line_for_a_group_keeps_its_settings(run_command: RunCommand, stub: StubCluster) -> None:
-    """mqadmin sets what its line does not name to defaults, at all brokers that it names; so the line has everything."""
+    """mqadmin sets what its line does not name to defaults, so the line has all settings and one broker."""
     cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
     config = SubscriptionGroupConfig(group_name=GROUP, consume_enable=False, retry_max_times=3, retry_queue_nums=2)
     cluster.admin.create_group(config, ["broker-a"])

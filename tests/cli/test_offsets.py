@@ -183,6 +183,14 @@ def test_the_undo_file_is_written_first_and_is_private(run: RunCommand, stub: St
     assert moved.code == Exit.DONE and chosen.stat().st_mode & 0o777 == 0o600
 
 
+def test_the_undo_is_a_line_of_its_own(run: RunCommand) -> None:
+    """The command that goes back stands alone in a line, which nothing folds, so that it can be copied."""
+    moved = seek(run, "--to", "latest", "--apply")
+
+    *_, heading, undo = moved.out.splitlines()
+    assert heading == "moved; undo:" and run(*shlex.split(undo)[1:]).code == Exit.DONE
+
+
 def test_a_failed_move_says_how_to_go_back(run: RunCommand, stub: StubCluster) -> None:
     """If a broker does not take its positions, the error says that some may have moved, and gives the way back."""
     stub.faults.answer(16, on=RequestCode.UPDATE_CONSUMER_OFFSET, at="broker-b", times=None)

@@ -312,7 +312,10 @@ def _show_moved(moved: Moved) -> list[View]:
     views.append(Note(f"{len(moved.moves)} of {where}"))
     if not moved.applied:
         return [*views, Note("nothing was moved; --apply does it", is_warning=True)]
-    return [*views, Note(f"moved; undo: {moved.undo}" if moved.undo else "moved; there was no position before")]
+    if moved.undo is None:
+        return [*views, Note("moved; there was no position before")]
+    # The command is no part of the note, which a terminal folds: folded, it could not be copied.
+    return [*views, Note("moved; undo:"), Text(moved.undo)]
 
 
 def _move_row(move: Move) -> tuple[str, ...]:
