@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import RocketMQError
 from .exits import Exit, ExtraMissing, exit_of
-from .screen import Screen
+from .screen import Screen, writing
 
 if TYPE_CHECKING:
     from .command import Invocation
@@ -36,6 +36,7 @@ _REPORTED = "pyspark_rocketmq.client."
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that these words name (None: those of the process), and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")
@@ -67,11 +68,13 @@ def _refuse_without(missing: Sequence[str], screen: Screen) -> int:
 def _run(words: Sequence[str], screen: Screen) -> int:
     from click import Abort, ClickException
 
-    from .parser import parse
-
     try:
-        invocation = parse(words)
+        invocation = _parse(words)
         return Exit.DONE if invocation is None else _run_command(invocation, screen)
+    except RocketMQError as error:
+        screen.write_error(error, Exit.FAILED)
+        _discard_if_closed(screen.out)
+        return Exit.FAILED
     except ClickException as error:
         return _refuse(error, words, screen)
     except Abort as cause:  # Ctrl-C while click parses or asks.
@@ -81,6 +84,14 @@ def _run(words: Sequence[str], screen: Screen) -> int:
             raise
         sys.stdout, sys.stderr = screen.out, screen.err
         raise BrokenPipeError from cause  # click has caught it, and covered the streams.
+
+
+def _parse(words: Sequence[str]) -> Invocation | None:
+    """Return the command with its values, None after help, which the parser writes itself."""
+    from .parser import parse
+
+    with writing():
+        return parse(words)
 
 
 def _run_command(invocation: Invocation, screen: Screen) -> int:
@@ -223,6 +234,13 @@ class _Warnings(logging.Handler):
             self._shown.add(text)
             with suppress(OSError):  # The thread that logs is not the one to notice a closed stderr.
                 self._screen.warn(text)
+
+
+def _open_missing_streams() -> None:
+    """Replace streams that the process was started without, as by `2>&-`; what goes there is nowhere to be read."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
 
 
 def _discard_if_closed(stream: Any) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text as RichText
 
-__all__ = ["Screen"]
+__all__ = ["Screen", "writing"]
 
 _UNLIMITED = 100_000
 _MOST_CELL = 500
@@ -90,7 +90,7 @@ class Screen:
         self._write(back + "\n".join(lines))
 
     def _lines(self, view: Table | Facts | Note) -> list[str]:
-        with self.console.capture() as drawn:
+        with writing(), self.console.capture() as drawn:
             self.console.print(_drawn(view, self.console), end="")
         return [line.rstrip() for line in drawn.get().rstrip("\n").split("\n")]
 
@@ -140,7 +140,12 @@ class Screen:
         self, line: str, code: str, what: str, exit_code: Exit, where: dict[str, Any], advice: str
     ) -> None:
         document = {"code": code, "what": what, "where": where, "advice": advice, "exit": int(exit_code)}
-        self._tell(line, document)
+        try:
+            self._tell(line, document)
+        except BrokenPipeError:
+            raise
+        except OSError:  # A full disk, for example: the exit code still tells.
+            return
 
     def _tell(self, line: str, document: dict[str, Any]) -> None:
         with self.quiet():
@@ -182,7 +187,20 @@ class Screen:
         return self._console
 
     def _write(self, text: str) -> None:
-        print(text, file=self.out, flush=True)
+        with writing():
+            print(text, file=self.out, flush=True)
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Raise `RocketMQError` if results cannot be written in the `with` block, but `BrokenPipeError` if nobody reads."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as cause:
+        what = f"the result could not be written: {cause.strerror}"
+        raise RocketMQError(what, advice="write it to another place") from cause
 
 
 def _json(value: Any, stream: TextIO, indent: int | None = None) -> str:

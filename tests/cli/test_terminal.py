@@ -311,6 +311,33 @@ def test_an_output_that_is_closed_early_is_no_error(cli_stub: StubCluster) -> No
     assert (ran.returncode, ran.stderr) == (Exit.OUTPUT_CLOSED, "")
 
 
+def test_a_full_disk_is_one_line(cli_stub: StubCluster) -> None:
+    """If a result or help cannot be written, a command says so in one line, and exits with 1."""
+    for words in (["topics", "list"], ["--help"], ["tail", "orders", "--from", "earliest"]):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            ran = subprocess.run(
+                [*PROGRAM, *words],
+                cwd=ROOT, env=environment(cli_stub), stdout=full, stderr=subprocess.PIPE, text=True, timeout=SECONDS,
+                check=False,
+            )  # fmt: skip
+
+        assert (ran.returncode, ran.stderr.count("\n")) == (Exit.FAILED, 1)
+        assert "the result could not be written: No space left on device" in ran.stderr
+
+
+@pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full", ">&-", "<&- >&- 2>&-"])
+def test_a_missing_stream_changes_no_exit_code(cli_stub: StubCluster, streams: str) -> None:
+    """A process that was started without a stream, or with a full one for errors, has its exit code all the same."""
+    line = f'"$@" topics show nowhere {streams}'
+
+    ran = subprocess.run(
+        ["sh", "-c", line, "sh", *PROGRAM],
+        cwd=ROOT, env=environment(cli_stub), capture_output=True, text=True, timeout=SECONDS, check=False,
+    )  # fmt: skip
+
+    assert (ran.returncode, ran.stdout) == (Exit.NOT_FOUND, "") and "unexpected" not in ran.stderr
+
+
 def test_only_debug_shows_a_traceback_and_no_secret(refusing_address: str, cli_stub: StubCluster) -> None:
     """With `--debug` an error comes with log lines and its traceback, and with no secret."""
     words = ["topics", "list", "--name-server", refusing_address, "-o", "accessKey=me", "-o", "secretKey=tell-nobody"]
