@@ -10,12 +10,14 @@ import pytest
 
 from broker_stub import Settings, StubCluster
 from broker_stub.faults import NAME_SERVER
+from pyspark_rocketmq.cli.checks.brokers import _check_retention
+from pyspark_rocketmq.cli.checks.findings import Level
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.cli.session import Session
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.model import parse_addresses
-from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
+from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.cli.fixtures import GROUP, TOPIC, RunCommand, seed
 from tests.net.test_greeting import http_server
@@ -212,6 +214,59 @@ def test_a_clock_that_differs_is_told(run_command: RunCommand, stub: StubCluster
     assert code == Exit.CHECK_FAILED and {each["check"] for each in findings} == {"clock"}
     hours_off = findings[0]["what"]
     assert told.split()[2] in hours_off and abs(int(hours_off.split()[3]) - 3600) <= 3
+
+
+def test_a_clock_that_is_not_reported_is_unknown(
+    run_command: RunCommand, stub: StubCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that does not report its time is not passed as one whose clock agrees."""
+    monkeypatch.setattr("pyspark_rocketmq.cli.checks.brokers.skew_ms", lambda *_: None)
+
+    code, findings = examine(run_command, stub.name_server)
+
+    assert code == Exit.DONE and [(each["level"], each["check"]) for each in findings] == [("unknown", "clock")] * 2
+
+
+def test_retention_that_is_not_reported_is_unknown() -> None:
+    """Without fileReservedTime the time for which messages are kept is not passed as long enough."""
+    [finding] = _check_retention("broker-a", {}, {}, HOUR_MS / 1000)
+
+    assert (finding.level, finding.check) == (Level.UNKNOWN, "retention")
+
+
+def test_a_disk_that_is_nearly_full_is_told() -> None:
+    """Above 85 % of its disk a broker deletes messages of any age, however long it is to keep them."""
+    settings = {"fileReservedTime": "72"}
+
+    full, enough = (
+        list(_check_retention("broker-a", settings, {"commitLogDiskRatio": ratio}, None)) for ratio in ("0.86", "0.84")
+    )
+
+    assert [(each.level, each.check) for each in full] == [(Level.PROBLEM, "retention")]
+    assert "messages of any age are deleted" in full[0].what and [each.level for each in enough] == [Level.OK]
+
+
+def test_positions_are_asked_of_every_broker(run_command: RunCommand, stub: StubCluster) -> None:
+    """A broker that refuses the group's positions is told, also if the first one does not."""
+    stub.faults.answer(16, "no permission", on=RequestCode.QUERY_CONSUMER_OFFSET, at="broker-b", times=None)
+
+    code, findings = examine(run_command, stub.name_server, "--topic", TOPIC, "--group", GROUP)
+
+    finding = only(findings)
+    assert (code, finding["check"]) == (Exit.CHECK_FAILED, "position")
+    assert finding["place"] == f"{GROUP} in {TOPIC} at broker-b"
+
+
+def test_a_group_is_needed_only_where_its_topics_are(run_command: RunCommand, stub: StubCluster) -> None:
+    """A broker that holds none of the topics need not know the group."""
+    cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
+    cluster.admin.create_topic(TopicConfig(topic_name="events"), ["broker-a"])
+    cluster.admin.create_group(SubscriptionGroupConfig(group_name="readers"), ["broker-a"])
+
+    alone = examine(run_command, stub.name_server, "--group", "readers")[1]
+    with_topic = examine(run_command, stub.name_server, "--group", "readers", "--topic", "events")[1]
+
+    assert (only(alone)["place"], with_topic) == ("readers at broker-b", [])
 
 
 def test_retention_shorter_than_recovery_is_told(run_command: RunCommand, stub: StubCluster) -> None:

@@ -14,6 +14,7 @@ from ...errors import RocketMQError, TopicNotFound, TransportError
 from ...net.deadline import Deadline
 from .findings import Finding, Level, describe
 from .permissions import Refusal, explain_refusal
+from .together import map_together
 
 if TYPE_CHECKING:
     from ...cluster.routes import BrokerEndpoints, Route
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ...wire.bodies import SubscriptionGroupConfig
     from ..session import Session
 
-__all__ = ["check_group", "check_topic"]
+__all__ = ["check_group", "check_topic", "find_holders"]
 
 _DEADLINE_S = 3.0
 _HARMLESS = (PullNotFound, PullRetryImmediately, PullOffsetMoved)
@@ -45,8 +46,8 @@ def check_topic(
     yield Finding(Level.OK, "topic", topic, what)
     queues = _first_queues(route, set(away))
     yield from _check_reading(session, route, queues)
-    if group is not None and queues:
-        yield from _check_position(session, route, queues[0], group)
+    if group is not None:
+        yield from _check_positions(session, route, queues, group)
 
 
 def _create_line(session: Session, topic: str, brokers: Sequence[BrokerEndpoints]) -> str:
@@ -78,12 +79,20 @@ def _check_reading(session: Session, route: Route, queues: Sequence[MessageQueue
             yield _fail(session, route, queue, Finding(Level.PROBLEM, "reading", place, "", why), result)
 
 
-def _check_position(session: Session, route: Route, queue: MessageQueue, group: str) -> Iterator[Finding]:
-    try:
-        session.cluster.offsets.fetch_committed(group, [queue], deadline=Deadline.after(_DEADLINE_S))
-    except RocketMQError as error:
-        place, why = f"{group} in {queue.topic}", "a query cannot begin at the group's positions"
-        yield _fail(session, route, queue, Finding(Level.PROBLEM, "position", place, "", why), error)
+def _check_positions(session: Session, route: Route, queues: Sequence[MessageQueue], group: str) -> Iterator[Finding]:
+    """Yield a finding for each broker that does not tell the group's position in one of its queues."""
+
+    def ask(queue: MessageQueue) -> RocketMQError | None:
+        try:
+            session.cluster.offsets.fetch_committed(group, [queue], deadline=Deadline.after(_DEADLINE_S))
+        except RocketMQError as error:
+            return error
+        return None
+
+    for queue, error in zip(queues, map_together(ask, queues), strict=True):
+        if error is not None:
+            place, why = f"{group} in {queue.topic} at {queue.broker_name}", "a query cannot begin at its positions"
+            yield _fail(session, route, queue, Finding(Level.PROBLEM, "position", place, "", why), error)
 
 
 def _fail(session: Session, route: Route, queue: MessageQueue, finding: Finding, error: RocketMQError) -> Finding:
@@ -104,6 +113,15 @@ def _refuse(finding: Finding, refusal: Refusal) -> Finding:
 
 
 # --- groups ----------------------------------------------------------------------------------------------------------
+
+
+def find_holders(session: Session, topics: Iterable[str]) -> set[str] | None:
+    """Return the brokers that hold topics, None if the route of one is not known."""
+    try:
+        routes = [session.cluster.routes.route(topic, Deadline.after(_DEADLINE_S)) for topic in topics]
+    except RocketMQError:
+        return None
+    return {name for route in routes for name in route.brokers}
 
 
 def check_group(session: Session, brokers: Sequence[BrokerEndpoints], group: str) -> Iterator[Finding]:

@@ -58,7 +58,7 @@ def _check_cluster(
 ) -> Iterator[Finding]:
     from ..checks.brokers import check_brokers, check_certificates, check_settings
     from ..checks.name_servers import ask_name_servers, check_name_servers, merge_brokers
-    from ..checks.topics import check_group, check_topic
+    from ..checks.topics import check_group, check_topic, find_holders
 
     note = session.screen.note_step
     note("doctor: asking name servers")
@@ -76,13 +76,15 @@ def _check_cluster(
     yield from checked.findings
     servers = [each.address for each in answers if not each.failure]
     yield from check_certificates(session, [*servers, *(each.master() for each in checked.answering)])
-    yield from check_settings(session, checked.answering, recovery_s)
+    yield from check_settings(session, checked, recovery_s)
     away = {each.broker_name for each in brokers} - {each.broker_name for each in checked.answering}
     for topic in topics:
         note(f"doctor: checking topic {topic}")
         yield from check_topic(session, topic, group, brokers, away)
     if group is not None:
-        yield from check_group(session, checked.answering, group)
+        holders = find_holders(session, topics) if topics else None
+        asked = [each for each in checked.answering if holders is None or each.broker_name in holders]
+        yield from check_group(session, asked, group)
 
 
 # --- for people ------------------------------------------------------------------------------------------------------
