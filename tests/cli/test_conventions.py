@@ -242,11 +242,7 @@ def test_the_way_back_outlives_a_diagnosis() -> None:
     assert "some positions may have moved" in explained and explained.endswith(f"; {undo}")
 
 
-READING = {"peek", "tail", "find"}
-"""Commands that read messages, and wait longer for a broker that is silent."""
-
-
-@pytest.mark.parametrize("name", [name for name in CONNECTING if name not in READING])
+@pytest.mark.parametrize("name", CONNECTING)
 def test_a_silent_broker_does_not_hold_up_a_command(run_command: RunCommand, half_dead: StubCluster, name: str) -> None:
     """If one of two brokers accepts connections and never answers, a command ends soon, and as it is documented."""
     began = time.monotonic()

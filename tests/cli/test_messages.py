@@ -6,6 +6,7 @@ import io
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -95,6 +96,20 @@ def test_peeking_at_an_offset_that_is_gone_is_told(run: RunCommand, stub: StubCl
     assert (ran.code, bodies(ran.document), ran.document["gone"]) == (Exit.DATA_GONE, numbered(6), 2)
     assert ran.document["warnings"] == ["messages from 1 to 3 of events/broker-a/0 are gone"]
     assert "messages from 1 to 3 of events/broker-a/0 are gone" in shown
+
+
+@pytest.mark.parametrize("words", [["peek", "events"], ["find", "events", "--since", "earliest"]], ids=show_words)
+def test_a_broker_that_answers_no_pull_is_waited_for_as_the_options_say(
+    run: RunCommand, stub: StubCluster, words: list[str]
+) -> None:
+    """A broker that answers other requests and no pull ends the command after twice the timeout of requests."""
+    stub.faults.drop_reply(on=RequestCode.PULL_MESSAGE, times=None)
+    began = time.monotonic()
+
+    ran = run(*words, "-o", "mqClientApiTimeout=200")
+
+    assert (ran.code, ran.out) == (Exit.UNREACHABLE, "") and "broker-a" in ran.err
+    assert time.monotonic() - began < 2
 
 
 def test_peeking_behind_the_end_is_told(run: RunCommand) -> None:
