@@ -9,6 +9,7 @@ import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import termios
@@ -26,6 +27,7 @@ from broker_stub.faults import NAME_SERVER, Fault
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.cli.main import main
 from pyspark_rocketmq.cli.table import find_command
+from pyspark_rocketmq.cli.waiting import WaitingLine
 from tests.cli.fixtures import RunCommand, environment
 from tests.cli.test_conventions import CONNECTING, EXAMPLES, first_example, words_of
 from tests.house.test_face import HEAVY
@@ -234,6 +236,34 @@ def test_a_slow_command_tells_that_it_waits(run_on_terminal: RunOnTerminal) -> N
     assert code == Exit.DONE
     _, waited, rest = text.partition("brokers: waiting for the cluster … 2 s")
     assert waited and rest.startswith("\r\x1b[K") and "broker-a" in rest
+
+
+@pytest.mark.parametrize("words", [["tail", "orders"], ["lag", "billing", "--watch"]], ids=lambda words: words[0])
+def test_a_stream_tells_that_it_waits_for_the_cluster(run_on_terminal: RunOnTerminal, words: list[str]) -> None:
+    """A command that goes on tells what it waits for until it has begun, and ends as others if it cannot begin."""
+    with StubCluster() as stub:
+        stub.faults.delay(2300, at=NAME_SERVER)
+        code, text = run_on_terminal([*words], NAMESRV_ADDR=stub.name_server)
+
+    assert code == Exit.NOT_FOUND and f"{words[0]}: waiting for the cluster … 2 s\r\x1b[K" in text
+
+
+@pytest.mark.parametrize(
+    ("columns", "drawn"), [(4, " … "), (20, "brokers: wait … 0 s"), (80, "brokers: waiting for the cluster … 0 s")]
+)
+def test_the_waiting_line_fits_the_terminal(columns: int, drawn: str) -> None:
+    """A line that a narrow terminal folds could not be erased."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with open(theirs, "w", encoding="utf-8") as terminal:
+        with WaitingLine(terminal, "brokers: waiting for the cluster", silent_s=0.01):
+            assert select.select([ours], [], [], SECONDS)[0]
+        written = b""
+        while written.count(b"\x1b[K") < 2:
+            written += os.read(ours, 65_536)
+    os.close(ours)
+
+    assert written.decode() == f"\r\x1b[K{drawn}\r\x1b[K"
 
 
 # --- in processes of their own ---------------------------------------------------------------------------------------

@@ -33,9 +33,10 @@ def _run(
 ) -> Iterator[MessageRow]:
     if count is not None and count < 1:
         raise OptionError("--count", str(count), "out of range", advice="give at least 1, or leave it out")
-    queues = session.cluster.routes.route(topic).readable
-    subscription = make_filter(session, queues, tags, sql)
-    positions = resolve_time(session.cluster, queues, "--from", start, now_ms=session.now_ms())
+    with session.screen.waiting("tail: waiting for the cluster"):
+        queues = session.cluster.routes.route(topic).readable
+        subscription = make_filter(session, queues, tags, sql)
+        positions = resolve_time(session.cluster, queues, "--from", start, now_ms=session.now_ms())
     messages = Follower(session, topic, positions, subscription).follow()
     return (to_row(each, body) for each in islice(messages, count))
 
