@@ -315,7 +315,7 @@ def test_missing_topic_and_group_are_told(run_command: RunCommand, stub: StubClu
 
 
 def test_lines_of_mqadmin_have_the_names_of_the_namespace(run_command: RunCommand, stub: StubCluster) -> None:
-    """mqadmin knows nothing of the option `namespace`, so its lines have the names that brokers know."""
+    """The lines have the names that brokers know, since mqadmin does not know the option `namespace`."""
     words = ("--topic", "nowhere", "--group", "nobody", "-o", "namespace=dev")
 
     findings = examine(run_command, stub.name_server, *words)[1]
@@ -398,7 +398,7 @@ def test_the_missing_permission_is_named(
 
 
 def test_the_line_for_a_group_keeps_its_settings(run_command: RunCommand, stub: StubCluster) -> None:
-    """mqadmin sets what its line does not name to defaults, so the line has all settings and one broker."""
+    """The line has all settings and one broker, since mqadmin sets what a line does not name to defaults."""
     cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
     config = SubscriptionGroupConfig(group_name=GROUP, consume_enable=False, retry_max_times=3, retry_queue_nums=2)
     cluster.admin.create_group(config, ["broker-a"])

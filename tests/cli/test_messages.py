@@ -396,8 +396,8 @@ def test_queues_that_leave_the_route_are_told(pair: StubCluster) -> None:
         pair.put("single", b"new", queue_id=0, broker="broker-a")
 
     assert tail.read(nothing, nothing, store) == (3, b"new")
-    assert [line for line in tail.said if "not in the route any more" in line] == [
-        "1 queues of broker-b are not in the route any more; they are read on when they come back"
+    assert [line for line in tail.said if "left the route" in line] == [
+        "1 queue of broker-b left the route, to be read on when the route has it again"
     ]
 
 

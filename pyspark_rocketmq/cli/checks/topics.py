@@ -12,6 +12,7 @@ from ...cluster.broker import to_queue
 from ...cluster.names import READER_GROUP
 from ...errors import RocketMQError, TopicNotFound, TransportError
 from ...net.deadline import Deadline
+from ..views import show_count
 from .findings import Finding, Level, describe
 from .permissions import Refusal, explain_refusal
 from .together import map_together
@@ -42,7 +43,8 @@ def check_topic(
         what, why = "no queue may be read", "a query of this topic fails"
         yield Finding(Level.PROBLEM, "topic", topic, what, why, "give it read queues, and permission 4 or 6")
         return
-    what = f"{len(route.readable)} queues to read, {len(route.writable)} to write, at {len(route.brokers)} brokers"
+    brokers_text = show_count(len(route.brokers), "broker")
+    what = f"{show_count(len(route.readable), 'queue')} to read, {len(route.writable):,} to write, at {brokers_text}"
     yield Finding(Level.OK, "topic", topic, what)
     queues = _first_queues(route, set(away))
     yield from _check_reading(session, route, queues)

@@ -9,7 +9,7 @@ from ...errors import OptionError
 from ..checks.findings import Finding, Level, Report, make_report
 from ..command import Command, Parameter
 from ..exits import Exit
-from ..views import Column, Note, Table, View
+from ..views import Column, Note, Table, View, show_count
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -71,7 +71,7 @@ def _check_cluster(
         why = "topics have no queues without brokers"
         yield Finding(Level.PROBLEM, "brokers", "-", "no broker is registered", why, "check brokers' namesrvAddr")
         return
-    note(f"doctor: asking {len(brokers)} brokers")
+    note(f"doctor: asking {show_count(len(brokers), 'broker')}")
     checked = check_brokers(session, brokers)
     yield from checked.findings
     servers = [each.address for each in answers if not each.failure]
@@ -93,7 +93,8 @@ def _check_cluster(
 def _show(report: Report) -> list[View]:
     rows = [(each.level.value, each.check, each.place, _text(each)) for each in report.findings]
     columns = (Column(""), Column("check"), Column("place"), Column("finding"))
-    total = f"{report.problems} problems, {report.warnings} warnings, {report.unknown} unknown"
+    weights = show_count(report.problems, "problem"), show_count(report.warnings, "warning")
+    total = f"{', '.join(weights)}, {report.unknown} unknown"
     return [Table(columns, rows), Note(total)]
 
 

@@ -19,7 +19,7 @@ from ..exits import Exit, NotFound
 from ..moving import commit, find_brokers, require_group, require_no_members, require_still_alone, require_unmoved
 from ..positions import WHERE, Origin, nest, read_file, readable_queues, require_origin, resolve, resolve_file
 from ..values import Moment, moment
-from ..views import Column, Note, Table, Text, View
+from ..views import Column, Note, Table, Text, View, show_count
 
 if TYPE_CHECKING:
     from ...cluster.routes import BrokerEndpoints
@@ -296,7 +296,7 @@ def _verdict(moved: Moved, values: dict[str, Any]) -> int:
 
 
 def _show_moved(moved: Moved) -> list[View]:
-    where = f"{moved.queues} queues at {', '.join(moved.brokers)}"
+    where = f"{show_count(moved.queues, 'queue')} at {', '.join(moved.brokers)}"
     if not moved.moves:
         return [Note(f"group {moved.group} stands there already in {where}: nothing to move")]
     columns = (

@@ -13,7 +13,7 @@ from ..asking import may_pass
 from ..command import Command, Parameter
 from ..messages import BODY, FILTERS, MessageRow, make_filter, read_messages, show_messages, to_row
 from ..positions import resolve_time
-from ..views import View
+from ..views import View, show_count
 
 if TYPE_CHECKING:
     from ...client.message import ReceivedMessage
@@ -136,8 +136,8 @@ class Follower:
     def _tell_of_left_queues(self, queues: Collection[MessageQueue]) -> None:
         away = frozenset(self._positions.keys() - set(queues))
         for broker, count in Counter(map(_broker_of, away - self._away)).items():
-            what = f"{count} queues of {broker} are not in the route any more"
-            self._session.screen.warn(f"{what}; they are read on when they come back")
+            what, them = f"{show_count(count, 'queue')} of {broker} left the route", "it" if count == 1 else "them"
+            self._session.screen.warn(f"{what}, to be read on when the route has {them} again")
         self._away = away
 
 
