@@ -110,7 +110,7 @@ def raw_options(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], No
     base = _base(wanted, env, warn, bool(address))
     if address:
         base, given = _without_address(base), _without_address(given)
-    raw = {**base, **given, **address}
+    raw = {**_without(base, given), **given, **address}
     if not any(map(_is_address, raw)):
         raise _no_cluster()
     return raw
@@ -121,6 +121,12 @@ def _address(wanted: Wanted, given: Mapping[str, str]) -> dict[str, str]:
     if wanted.name_server is not None:
         return {"nameServer": wanted.name_server}
     return {name: text for name, text in given.items() if _is_address(name)}
+
+
+def _without(options: Mapping[str, str], others: Iterable[str]) -> dict[str, str]:
+    """Return options without those that others name, too, perhaps by another name of the same option."""
+    named = set(map(_find_option, others))
+    return {name: text for name, text in options.items() if (_find_option(name) or name) not in named}
 
 
 def _without_address(options: Mapping[str, str]) -> dict[str, str]:
