@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Collection, Mapping
@@ -157,7 +156,9 @@ def _at(session: Session, when: str, topic: tuple[str, ...]) -> StartingOffsets:
 
 
 def _show_starting(found: StartingOffsets) -> list[View]:
-    return [Text(json.dumps(found.starting_offsets, ensure_ascii=False))]
+    from ..documents import write_json
+
+    return [Text(write_json(found.starting_offsets, is_ascii=True))]
 
 
 def _export(session: Session, group: str, topic: tuple[str, ...]) -> Export:
@@ -183,7 +184,7 @@ def _find_origin(session: Session, brokers: Collection[str] | None = None) -> Or
 def _show_export(found: Export) -> list[View]:
     from ..documents import write_json
 
-    return [Text(write_json(found, indent=2))]
+    return [Text(write_json(found, indent=2, is_ascii=True))]
 
 
 # --- seek, import ----------------------------------------------------------------------------------------------------
