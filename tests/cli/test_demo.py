@@ -19,8 +19,7 @@ import pytest
 
 from pyspark_rocketmq.cli.demo.state import SHOPS, Sums
 from pyspark_rocketmq.cli.exits import Exit
-from tests.cli.fixtures import RunCommand
-from tests.cli.test_terminal import ESCAPE, PROGRAM, ROOT, SECONDS
+from tests.cli.fixtures import ESCAPE, PROGRAM, ROOT, SECONDS, RunCommand
 from tests.flows.world import until
 
 DEMO = [*PROGRAM, "demo"]

@@ -22,8 +22,7 @@ from pyspark_rocketmq.cli.session import Session
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.pull.settings import Subscription
 from pyspark_rocketmq.wire.codes import RequestCode
-from tests.cli.fixtures import TOPIC, RunCommand, environment
-from tests.cli.test_terminal import PROGRAM, ROOT, SECONDS
+from tests.cli.fixtures import PROGRAM, ROOT, SECONDS, TOPIC, RunCommand, environment
 
 STORED_MS = 1_700_000_000_000
 

@@ -16,8 +16,7 @@ import pytest
 from broker_stub import StubCluster
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from tests.cli.fixtures import Ran, RunCommand, environment
-from tests.cli.test_terminal import PROGRAM, ROOT, SECONDS
+from tests.cli.fixtures import PROGRAM, ROOT, SECONDS, Ran, RunCommand, environment
 from tests.flows.world import until
 
 TOPIC = "drafts"

@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TextIO
 
 import pytest
@@ -28,14 +27,9 @@ from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.cli.main import main
 from pyspark_rocketmq.cli.table import find_command
 from pyspark_rocketmq.cli.waiting import WaitingLine
-from tests.cli.fixtures import RunCommand, environment
+from tests.cli.fixtures import ESCAPE, PROGRAM, ROOT, SECONDS, RunCommand, environment
 from tests.cli.test_conventions import CONNECTING, EXAMPLES, first_example, words_of
 from tests.house.test_face import HEAVY
-
-ROOT = Path(__file__).parents[2]
-PROGRAM = [sys.executable, "-m", "pyspark_rocketmq"]
-ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
-SECONDS = 60
 
 
 def _read_all(terminal: int) -> str:
