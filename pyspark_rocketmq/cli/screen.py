@@ -245,8 +245,9 @@ def _draw_table(view: Table, console: Console) -> RenderableType:
             drawn.add_column(column.title, justify="right", no_wrap=True, overflow="ellipsis")
         else:
             drawn.add_column(column.title, overflow="fold")
+    limits = [MOST_TEXT if column.is_remark else _MOST_CELL for column in view.columns]
     for row in view.rows:
-        drawn.add_row(*map(_cell, row))
+        drawn.add_row(*map(_cell, row, limits))
     unlimited = console.options.update(width=_UNLIMITED)
     if console.measure(drawn, options=unlimited).maximum > console.width:
         drawn.padding = 0  # Columns stand closer before names are folded.
@@ -264,8 +265,8 @@ def _draw_facts(view: Facts) -> RenderableType:
     return drawn
 
 
-def _cell(text: str) -> RichText:
+def _cell(text: str, most: int = _MOST_CELL) -> RichText:
     """Return the text of a cell; names of servers may have any characters and any length."""
     from rich.text import Text as RichText
 
-    return RichText(shown(text, _MOST_CELL))
+    return RichText(shown(text, most))

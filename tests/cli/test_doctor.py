@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,8 +12,10 @@ import pytest
 from broker_stub import Settings, StubCluster
 from broker_stub.faults import NAME_SERVER
 from pyspark_rocketmq.cli.checks.brokers import _check_retention
-from pyspark_rocketmq.cli.checks.findings import Level
+from pyspark_rocketmq.cli.checks.findings import Finding, Level, make_report
+from pyspark_rocketmq.cli.commands.doctor import _show
 from pyspark_rocketmq.cli.exits import Exit
+from pyspark_rocketmq.cli.screen import Screen
 from pyspark_rocketmq.cli.session import Session
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
@@ -483,7 +486,6 @@ def test_a_certificate_that_ends_soon_is_a_warning() -> None:
     from broker_stub.server import TlsFiles
     from pyspark_rocketmq.cli.checks.brokers import check_certificates
     from pyspark_rocketmq.cli.connection import Wanted
-    from pyspark_rocketmq.cli.screen import Screen
     from pyspark_rocketmq.net.greeting import fetch_certificate_end
     from tests.net.test_greeting import PKI
 
@@ -513,3 +515,15 @@ def test_a_broker_without_figures_is_not_away(run_command: RunCommand, stub: Stu
     assert (code, finding["level"], finding["check"]) == (Exit.DONE, "unknown", "broker")
     assert "NoSuchElementException" in finding["what"]
     assert [each["answers"] for each in listed["brokers"]] == [True, True] and listed["troubles"]
+
+
+def test_advice_is_never_cut() -> None:
+    """A line of mqadmin for many name servers is longer than a name may be, and whole all the same."""
+    line = (
+        f"mqadmin updateSubGroup -n {';'.join(f'name-server-{number}.example.com:9876' for number in range(20))} -g x"
+    )
+    out = io.StringIO()
+
+    Screen(out, out).show(_show(make_report([Finding(Level.WARNING, "group", "x", "what", "why", line)])))
+
+    assert len(line) > 600 and line in out.getvalue()

@@ -92,7 +92,7 @@ def _check_cluster(
 
 def _show(report: Report) -> list[View]:
     rows = [(each.level.value, each.check, each.place, _text(each)) for each in report.findings]
-    columns = (Column(""), Column("check"), Column("place"), Column("finding"))
+    columns = (Column(""), Column("check"), Column("place"), Column("finding", is_remark=True))
     weights = show_count(report.problems, "problem"), show_count(report.warnings, "warning")
     total = f"{', '.join(weights)}, {report.unknown} unknown"
     return [Table(columns, rows), Note(total)]
