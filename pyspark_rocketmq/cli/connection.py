@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..options import HelperOptions
     from ..options.option import Option
 
-__all__ = ["Wanted", "find_options", "find_raw_options", "is_public", "name_connection", "raw_options"]
+__all__ = ["Wanted", "find_options", "find_raw_options", "is_public", "is_secret", "name_connection", "raw_options"]
 
 ADDRESS_VARIABLE, PROFILE_VARIABLE = "NAMESRV_ADDR", "PYSPARK_ROCKETMQ_PROFILE"
 SECRET_VARIABLES = {
@@ -103,7 +103,7 @@ def _with_repetitions(cluster: ClusterSettings, raw: Mapping[str, str]) -> Clust
 def raw_options(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, str]:
     """Return names and values of all options, from the command line, the environment and a profile."""
     given = dict(map(_split, wanted.options))
-    for name in filter(_is_secret, given):
+    for name in filter(is_secret, given):
         if given[name] != PROMPT:
             warn(f"{name} on the command line can be read by other users of this machine; {BETTER}")
     address = _address(wanted, given)
@@ -141,7 +141,7 @@ def name_connection(
     address = _address(wanted, given)
     profile = _profile_name(wanted, env, bool(address))
     # A secret is asked for again.
-    options = {name: PROMPT if _is_secret(name) else text for name, text in _without_address(given).items()}
+    options = {name: PROMPT if is_secret(name) else text for name, text in _without_address(given).items()}
     return (
         *(("--profile", profile) if profile is not None else ()),
         *("--name-server", ";".join(map(str, name_servers))),
@@ -152,7 +152,7 @@ def name_connection(
 def _base(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], None], has_address: bool) -> dict[str, str]:
     """Return the options of the profile that is to be used, or the address in the environment."""
     profile = _profile_name(wanted, env, has_address)
-    found = find_profile(profile, env, _is_secret, warn) if profile is not None else {}
+    found = find_profile(profile, env, is_secret, warn) if profile is not None else {}
     address = env.get(ADDRESS_VARIABLE, "").strip()
     if has_address or not address or any(map(_is_address, found)):
         return found
@@ -202,7 +202,7 @@ def _with_secrets(raw: Mapping[str, str], env: Mapping[str, str], ask: Callable[
     complete = dict(raw)
     if not any(map(_is_credential, raw)):
         complete |= {option: env[variable] for option, variable in SECRET_VARIABLES.items() if env.get(variable)}
-    for name in filter(_is_secret, raw):
+    for name in filter(is_secret, raw):
         if raw[name] == PROMPT:
             if ask is None:
                 raise OptionError(name, None, "asked for, but there is no terminal", advice=BETTER)
@@ -238,7 +238,8 @@ def _is_credential(name: str) -> bool:
     return _find_option(name) in (ACCESS_KEY, SECRET_KEY, SECURITY_TOKEN, CREDENTIALS_FILE)
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
+    """Return whether a name is that of an option whose value is a secret."""
     option = _find_option(name)
     return option is not None and option.secret
 

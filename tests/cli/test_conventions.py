@@ -306,6 +306,14 @@ def test_a_secret_at_the_wrong_place_is_not_repeated(on_stub: RunCommand, words:
         assert ran.code == Exit.USAGE and "=***" in ran.err and "tell-nobody" not in ran.err
 
 
+@pytest.mark.parametrize("words", [["topics", "show"], ["lag"], ["options"], ["explain"], ["send"]], ids=" ".join)
+def test_a_secret_is_no_argument(run_command: RunCommand, refusing_address: str, words: list[str]) -> None:
+    """With a forgotten `-o` a secret would travel as the name of a topic; it is refused before, and not repeated."""
+    ran = run_command(*words, "secretKey=tell-nobody", name_server=refusing_address)
+
+    assert ran.code == Exit.USAGE and "write -o before secretKey=" in ran.err and "tell-nobody" not in ran.err
+
+
 def test_warnings_of_the_library_are_shown_once(on_stub: RunCommand, tmp_path: Path) -> None:
     """A warning that the library logs is told by the command: here, that others may write the credentials."""
     path = tmp_path / "credentials"
