@@ -249,7 +249,7 @@ def _draw_table(view: Table, console: Console) -> RenderableType:
     for row in view.rows:
         drawn.add_row(*map(_cell, row, limits))
     unlimited = console.options.update(width=_UNLIMITED)
-    if console.measure(drawn, options=unlimited).maximum > console.width:
+    if console.width < _UNLIMITED and console.measure(drawn, options=unlimited).maximum > console.width:
         drawn.padding = 0  # Columns stand closer before names are folded.
     return drawn
 

@@ -268,10 +268,10 @@ def test_tail_prints_what_comes(stub: StubCluster) -> None:
 class Tail:
     """Follows a topic in this process; instead of a pause, one of the given steps is taken, and then it fails."""
 
-    def __init__(self, stub: StubCluster, topic: str, positions: dict[MessageQueue, int]) -> None:
+    def __init__(self, stub: StubCluster, topic: str, positions: dict[MessageQueue, int], *options: str) -> None:
         self._said = io.StringIO()
         self._steps: list[Callable[[], object]] = []
-        session = Session(Wanted(stub.name_server), Screen(err=self._said))
+        session = Session(Wanted(stub.name_server, None, options), Screen(err=self._said))
         session.sleep = self._take_step  # type: ignore[method-assign]
         self._messages = Follower(session, topic, positions, Subscription()).follow()
 
@@ -354,6 +354,22 @@ def test_a_failure_does_not_end_the_tail(pair: StubCluster) -> None:
     assert tail.read(nothing, nothing, mend) == (3, b"new")
     assert failing.fired > 2 and len(tail.said) == 1
     assert "[CONNECTION_LOST]" in tail.said[0] and tail.said[0].endswith("; going on")
+
+
+def test_a_failure_is_told_once_while_messages_come(pair: StubCluster) -> None:
+    """The text of a failure has the number of messages that wait; it is told once, however many come meanwhile."""
+    other = Q._replace(broker_name="broker-b")
+    tail = Tail(pair, "single", {Q: 3, other: 3}, "mqClientApiTimeout=100")
+    failing = pair.faults.cut_reply(on=RequestCode.PULL_MESSAGE, at="broker-a", times=None)
+
+    def store() -> None:
+        pair.put("single", b"unread", queue_id=0, broker="broker-a")
+
+    def mend() -> None:
+        pair.put("single", b"new", queue_id=0, broker="broker-b")
+
+    assert tail.read(store, store, store, mend) == (3, b"new")
+    assert failing.fired > 2 and len(tail.said) == 1
 
 
 def test_a_broker_that_fails_holds_up_no_other(pair: StubCluster) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...errors import OptionError, RocketMQError
 from ...model import MessageQueue, QueueBounds, QueueRange
 from ..asking import may_pass
+from ..checks.together import map_together
 from ..command import Command, Parameter
 from ..messages import BODY, FILTERS, MessageRow, make_filter, read_messages, show_messages, to_row
 from ..positions import resolve_time
@@ -57,8 +58,8 @@ class Follower:
         self._subscription = subscription
         self._away: frozenset[MessageQueue] = frozenset()
         """The queues that have left the route."""
-        self._failures: frozenset[str] = frozenset()
-        """The failures of the last round."""
+        self._failures: frozenset[_Place] = frozenset()
+        """The places of the last round's failures."""
 
     def follow(self) -> Iterator[ReceivedMessage]:
         """Yield messages from the positions on, for ever; queues that are new are read from their first message."""
@@ -86,10 +87,10 @@ class Follower:
         for error in failures:
             if not may_pass(error):
                 raise error
-        texts = frozenset(f"{error}; going on" for error in failures)
-        for text in sorted(texts - self._failures):
-            self._session.screen.warn(text)
-        self._failures = texts
+        places = {_place_of(error): error for error in failures}
+        for place in sorted(places.keys() - self._failures):
+            self._session.screen.warn(f"{places[place]}; going on")
+        self._failures = frozenset(places)
 
     def _find_waiting(self, failures: list[RocketMQError]) -> list[QueueRange]:
         """Return the ranges that wait to be read; brokers that do not answer go to `failures`."""
@@ -102,19 +103,28 @@ class Follower:
     def _fetch_bounds(
         self, queues: Collection[MessageQueue], failures: list[RocketMQError]
     ) -> dict[MessageQueue, QueueBounds]:
-        """Return the bounds of the queues, by one burst; after a failure, broker by broker."""
+        """Return the bounds of the queues, by one burst; while a broker fails, each is asked by itself, together."""
         fetch = self._session.cluster.offsets.fetch_bounds
-        try:
-            return fetch(queues)
-        except RocketMQError as error:
-            if not may_pass(error):
-                raise
-        bounds: dict[MessageQueue, QueueBounds] = {}
-        for _, held in groupby(sorted(queues, key=_broker_of), key=_broker_of):
+        if not self._failures:
             try:
-                bounds |= fetch(list(held))
+                return fetch(queues)
             except RocketMQError as error:
-                failures.append(error)
+                if not may_pass(error):
+                    raise
+
+        def ask(held: list[MessageQueue]) -> dict[MessageQueue, QueueBounds] | RocketMQError:
+            try:
+                return fetch(held)
+            except RocketMQError as error:
+                return error
+
+        by_broker = groupby(sorted(queues, key=_broker_of), key=_broker_of)
+        bounds: dict[MessageQueue, QueueBounds] = {}
+        for found in map_together(ask, [list(held) for _, held in by_broker]):
+            if isinstance(found, RocketMQError):
+                failures.append(found)
+            else:
+                bounds |= found
         return bounds
 
     def _range(self, queue: MessageQueue, bounds: QueueBounds) -> QueueRange | None:
@@ -139,6 +149,14 @@ class Follower:
             what, them = f"{show_count(count, 'queue')} of {broker} left the route", "it" if count == 1 else "them"
             self._session.screen.warn(f"{what}, to be read on when the route has {them} again")
         self._away = away
+
+
+_Place = tuple[str, str, str]
+
+
+def _place_of(error: RocketMQError) -> _Place:
+    """Return which broker fails and how; the texts of one failure have other numbers in each round."""
+    return error.code, error.where.get("broker", ""), error.where.get("address", "")
 
 
 def _broker_of(queue: MessageQueue) -> str:
