@@ -219,6 +219,13 @@ def test_a_clock_that_differs_is_told(run_command: RunCommand, stub: StubCluster
     assert told.split()[2] in hours_off and abs(int(hours_off.split()[3]) - 3600) <= 3
 
 
+def test_a_recovery_without_a_unit_is_refused(run_command: RunCommand, refusing_address: str) -> None:
+    """A number alone would be milliseconds, and any retention long enough for it."""
+    ran = run_command("doctor", "--recovery", "24", name_server=refusing_address)
+
+    assert ran.code == Exit.USAGE and "has no unit; write 24h" in ran.err
+
+
 def test_a_clock_that_is_not_reported_is_unknown(
     run_command: RunCommand, stub: StubCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -202,6 +202,8 @@ def test_a_long_body_is_cut_for_people_only(run: RunCommand, stub: StubCluster) 
         (["find", "events"], "exactly one of --key, --id and --since"),
         (["find", "events", "--key", "k", "--id", "i"], "exactly one of --key, --id and --since"),
         (["find", "events", "--key", "k", "--tags", "a"], "go with --since only"),
+        (["find", "events", "--key", " "], "is blank"),
+        (["find", "events", "--id", ""], "is blank"),
         (["find", "events", "--since", "-1h", "--limit", "0"], "at least 1"),
     ],
     ids=show_words,

@@ -40,7 +40,11 @@ def _run(
 def _parse_recovery(text: str | None) -> float | None:
     from ...options.values import OptionText, read_duration_ms
 
-    return None if text is None else read_duration_ms(OptionText("--recovery", text)) / 1000
+    if text is None:
+        return None
+    if text.strip().isdigit():  # Options read such a number as milliseconds, which no recovery takes.
+        raise OptionError("--recovery", text, "has no unit", advice="write 24h or 3d, for example")
+    return read_duration_ms(OptionText("--recovery", text)) / 1000
 
 
 def _names_cluster(session: Session, spark: bool) -> bool:
