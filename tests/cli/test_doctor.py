@@ -468,14 +468,13 @@ def test_a_broker_that_serves_no_pulls_is_told(run_command: RunCommand, stub: St
 
 
 def test_certificates_are_checked(run_command: RunCommand) -> None:
-    """Each server's certificate is told with the days that are left; one that nobody trusts is a problem."""
+    """Each server's certificate, a replica's too, is told with its days; one that nobody trusts is a problem."""
     from broker_stub.server import TlsFiles
     from tests.net.test_greeting import PKI
 
     tls = ("-o", "useTLS=true")
-    with StubCluster(
-        tls=TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key")), settings=Settings(auto_create_topics=False)
-    ) as stub:
+    files = TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key"))
+    with StubCluster(1, 1, tls=files, settings=Settings(auto_create_topics=False)) as stub:
         trusted = run_command("doctor", "--json", *tls, "-o", f"tlsTrustCertPath={PKI / 'ca.pem'}",
                               name_server=stub.name_server).document  # fmt: skip
         stranger = only(examine(run_command, stub.name_server, *tls)[1])
@@ -483,7 +482,7 @@ def test_certificates_are_checked(run_command: RunCommand) -> None:
 
     told = [each["what"] for each in trusted["findings"] if each["check"] == "certificate"]
     assert trusted["problems"] == trusted["warnings"] == 0
-    assert len(told) == 2 and all("is trusted, names the host, and is valid for" in each for each in told)
+    assert len(told) == 3 and all("is trusted, names the host, and is valid for" in each for each in told)
     assert "certificate was refused" in stranger["what"] and "tlsTrustCertPath" in stranger["advice"]
     assert (anybody["level"], anybody["check"]) == ("warning", "certificate")
 
@@ -534,3 +533,14 @@ def test_advice_is_never_cut() -> None:
     Screen(out, out).show(_show(make_report([Finding(Level.WARNING, "group", "x", "what", "why", line)])))
 
     assert len(line) > 600 and line in out.getvalue()
+
+
+def test_a_certificate_that_cannot_be_fetched_is_unknown(refusing_address: str) -> None:
+    """A server that answered a moment ago and now does not is not passed over in silence."""
+    from pyspark_rocketmq.cli.checks.brokers import check_certificates
+    from pyspark_rocketmq.cli.connection import Wanted
+
+    with Session(Wanted(refusing_address, None, ("useTLS=true",)), Screen()) as session:
+        [finding] = check_certificates(session, session.options.cluster.name_servers)
+
+    assert (finding.level, finding.check, finding.place) == (Level.UNKNOWN, "certificate", refusing_address)

@@ -46,6 +46,8 @@ class CheckedBrokers(NamedTuple):
     answering: list[BrokerEndpoints]
     figures: dict[str, dict[str, str]]
     """The runtime figures of masters, by broker name; a master that does not report them is missing."""
+    addresses: list[Address]
+    """The addresses of the processes that answer, replicas included."""
 
 
 class _Asked(NamedTuple):
@@ -72,7 +74,8 @@ def check_brokers(session: Session, brokers: Sequence[BrokerEndpoints]) -> Check
     masters = {each.process.broker_name: each.info for each in asked if not each.process.broker_id}
     figures = {name: info for name, info in masters.items() if not isinstance(info, RocketMQError)}
     answering = [each for each in brokers if each.broker_name in masters and _can_say_more(masters[each.broker_name])]
-    return CheckedBrokers(findings, answering, figures)
+    addresses = [each.process.address for each in asked if isinstance(each.info, dict | BrokerError)]
+    return CheckedBrokers(findings, answering, figures, addresses)
 
 
 def _ask(session: Session, servers: Servers, process: BrokerProcess) -> _Asked:
@@ -161,22 +164,24 @@ def check_certificates(session: Session, addresses: Sequence[Address]) -> list[F
     now_s = session.now_ms() / 1000
     ends = map_together(lambda address: _fetch_end(address, net), addresses)
     return [
-        _check_end(str(address), (end - now_s) / _DAY_S)
-        for address, end in zip(addresses, ends, strict=True)
-        if end is not None
+        _check_end(str(address), end, now_s) for address, end in zip(addresses, ends, strict=True) if end is not None
     ]
 
 
-def _fetch_end(address: Address, net: NetSettings) -> float | None:
+def _fetch_end(address: Address, net: NetSettings) -> float | RocketMQError | None:
     from ...net.greeting import fetch_certificate_end
 
     try:
         return fetch_certificate_end(address, replace(net, connect_timeout_s=min(_DEADLINE_S, net.connect_timeout_s)))
-    except RocketMQError:
-        return None
+    except RocketMQError as error:
+        return error
 
 
-def _check_end(place: str, days: float) -> Finding:
+def _check_end(place: str, end: float | RocketMQError, now_s: float) -> Finding:
+    if isinstance(end, RocketMQError):
+        why = "the end of its certificate is not checked"
+        return Finding(Level.UNKNOWN, "certificate", place, describe(end), why, end.advice or None)
+    days = (end - now_s) / _DAY_S
     what = f"is trusted, names the host, and is valid for {days:.0f} days"
     if days >= _RENEWAL_DAYS:
         return Finding(Level.OK, "certificate", place, what)

@@ -79,7 +79,7 @@ def _check_cluster(
     checked = check_brokers(session, brokers)
     yield from checked.findings
     servers = [each.address for each in answers if not each.failure]
-    yield from check_certificates(session, [*servers, *(each.master() for each in checked.answering)])
+    yield from check_certificates(session, [*servers, *checked.addresses])
     yield from check_settings(session, checked, recovery_s)
     away = {each.broker_name for each in brokers} - {each.broker_name for each in checked.answering}
     for topic in topics:
