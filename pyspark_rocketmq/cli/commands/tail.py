@@ -58,7 +58,7 @@ class Follower:
         self._subscription = subscription
         self._away: frozenset[MessageQueue] = frozenset()
         """The queues that have left the route."""
-        self._failures: frozenset[_Place] = frozenset()
+        self._failures: frozenset[_Failure] = frozenset()
         """The places of the last round's failures."""
 
     def follow(self) -> Iterator[ReceivedMessage]:
@@ -87,7 +87,7 @@ class Follower:
         for error in failures:
             if not may_pass(error):
                 raise error
-        places = {_place_of(error): error for error in failures}
+        places = {_failure_of(error): error for error in failures}
         for place in sorted(places.keys() - self._failures):
             self._session.screen.warn(f"{places[place]}; going on")
         self._failures = frozenset(places)
@@ -151,10 +151,10 @@ class Follower:
         self._away = away
 
 
-_Place = tuple[str, str, str]
+_Failure = tuple[str, str, str]
 
 
-def _place_of(error: RocketMQError) -> _Place:
+def _failure_of(error: RocketMQError) -> _Failure:
     """Return which broker fails and how; the texts of one failure have other numbers in each round."""
     return error.code, error.where.get("broker", ""), error.where.get("address", "")
 
