@@ -140,8 +140,9 @@ def name_connection(
     given = dict(map(_split, wanted.options))
     address = _address(wanted, given)
     profile = _profile_name(wanted, env, bool(address))
-    # A secret is asked for again.
-    options = {name: PROMPT if is_secret(name) else text for name, text in _without_address(given).items()}
+    # A secret is asked for again; a name that is no option may have one as its value, and has no effect.
+    known = {name: text for name, text in _without_address(given).items() if _find_option(name)}
+    options = {name: PROMPT if is_secret(name) else text for name, text in known.items()}
     return (
         *(("--profile", profile) if profile is not None else ()),
         *("--name-server", ";".join(map(str, name_servers))),

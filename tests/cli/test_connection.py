@@ -264,8 +264,9 @@ def test_secrets_are_asked_for() -> None:
 
 def test_words_that_lead_to_the_cluster_hold_no_secret(env: dict[str, str]) -> None:
     """The words for another command name address, profile and options; a secret is asked for there."""
-    wanted = Wanted(None, "prod", ("nameServer=a:1", "secretKey=tell-nobody", "useTLS=false"))
+    options = ("nameServer=a:1", "secretKey=tell-nobody", "strictOptions=warn", "sekretKey=tell-nobody")
+    wanted = Wanted(None, "prod", options)
 
     words = name_connection(wanted, ["a:1", "b:2"], env)
 
-    assert words == ("--profile", "prod", "--name-server", "a:1;b:2", "-o", "secretKey=-", "-o", "useTLS=false")
+    assert words == ("--profile", "prod", "--name-server", "a:1;b:2", "-o", "secretKey=-", "-o", "strictOptions=warn")
