@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Screen", "writing"]
 
 _UNLIMITED = 100_000
+_USUAL_COLUMNS = 80
 _MOST_CELL = 500
 
 
@@ -184,6 +185,8 @@ class Screen:
 
             width = None if self.is_terminal else _UNLIMITED
             self._console = Console(file=self.out, width=width, highlight=False, markup=False, emoji=False)
+            if self._console.width < 1:  # COLUMNS=0; nothing would be drawn.
+                self._console.width = _USUAL_COLUMNS
         return self._console
 
     def _write(self, text: str) -> None:

@@ -298,6 +298,13 @@ def test_tables_fit_the_terminal(run_on_terminal: RunOnTerminal, columns: int) -
     assert re.search(r"^total +[0-9]+ ", plain, flags=re.MULTILINE)
 
 
+def test_a_terminal_without_a_width_is_a_usual_one(run_on_terminal: RunOnTerminal) -> None:
+    """With COLUMNS=0, as some terminals in containers have it, nothing disappears."""
+    _, written = run_on_terminal(["lag", "billing"], 0)
+
+    assert ESCAPE.sub("", written).count("orders") == 4
+
+
 def test_no_color_means_no_colours(run_on_terminal: RunOnTerminal) -> None:
     """With NO_COLOR nothing on a terminal has a colour."""
     _, written = run_on_terminal(["topics", "list"], NO_COLOR="1")
