@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -196,6 +197,17 @@ def test_a_broker_that_cannot_be_reached_is_told(run_command: RunCommand, stub: 
     finding = only(findings)
     assert (code, finding["check"]) == (Exit.CHECK_FAILED, "broker")
     assert "broker-b" in finding["place"] and "brokerAddressMap" in finding["advice"]
+
+
+def test_another_broker_at_the_address_is_told(run_command: RunCommand, stub: StubCluster) -> None:
+    """If the address of a broker leads to another one, its figures are not passed as those of the first."""
+    addresses = {stub.broker_address("broker-b"): stub.broker_address("broker-a")}
+
+    code, findings = examine(run_command, stub.name_server, "-o", f"brokerAddressMap={json.dumps(addresses)}")
+
+    finding = only(findings)
+    assert (code, finding["check"], finding["place"]) == (Exit.CHECK_FAILED, "broker", "broker-b of DefaultCluster")
+    assert finding["what"].endswith("answers broker-a of cluster DefaultCluster")
 
 
 def test_a_cluster_without_brokers_is_told(run_command: RunCommand, stub: StubCluster) -> None:

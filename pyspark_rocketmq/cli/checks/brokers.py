@@ -202,8 +202,19 @@ def check_settings(session: Session, checked: CheckedBrokers, recovery_s: float 
             what, advice = (refusal.what, refusal.advice) if refusal else (describe(found), found.advice)
             yield Finding(Level.UNKNOWN, "settings", name, what, "retention and others are not checked", advice or None)
             continue
+        yield from _check_identity(clusters[name], found)
         yield from _check_broker_settings(name, found)
         yield from _check_retention(name, found, checked.figures.get(name, {}), recovery_s)
+
+
+def _check_identity(broker: BrokerEndpoints, settings: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a finding if another broker than the registered one answers at its address."""
+    found = settings.get("brokerClusterName", broker.cluster), settings.get("brokerName", broker.broker_name)
+    if found != (broker.cluster, broker.broker_name):
+        what = f"at its address {broker.master()} answers {found[1]} of cluster {found[0]}"
+        why = "messages and positions would be those of another broker"
+        advice = "check brokerAddressMap, and brokerIP1 of both brokers"
+        yield Finding(Level.PROBLEM, "broker", f"{broker.broker_name} of {broker.cluster}", what, why, advice)
 
 
 def _check_broker_settings(name: str, settings: Mapping[str, str]) -> Iterator[Finding]:
