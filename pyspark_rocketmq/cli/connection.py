@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..options import HelperOptions
     from ..options.option import Option
 
-__all__ = ["Wanted", "find_options", "find_raw_options", "is_public", "name_connection", "raw_options"]
+__all__ = ["Wanted", "find_options", "find_raw_options", "is_public", "is_secret", "name_connection", "raw_options"]
 
 ADDRESS_VARIABLE, PROFILE_VARIABLE = "NAMESRV_ADDR", "PYSPARK_ROCKETMQ_PROFILE"
 SECRET_VARIABLES = {
@@ -103,14 +103,14 @@ def _with_repetitions(cluster: ClusterSettings, raw: Mapping[str, str]) -> Clust
 def raw_options(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, str]:
     """Return names and values of all options, from the command line, the environment and a profile."""
     given = dict(map(_split, wanted.options))
-    for name in filter(_is_secret, given):
+    for name in filter(is_secret, given):
         if given[name] != PROMPT:
             warn(f"{name} on the command line can be read by other users of this machine; {BETTER}")
     address = _address(wanted, given)
     base = _base(wanted, env, warn, bool(address))
     if address:
         base, given = _without_address(base), _without_address(given)
-    raw = {**base, **given, **address}
+    raw = {**_without(base, given), **given, **address}
     if not any(map(_is_address, raw)):
         raise _no_cluster()
     return raw
@@ -121,6 +121,12 @@ def _address(wanted: Wanted, given: Mapping[str, str]) -> dict[str, str]:
     if wanted.name_server is not None:
         return {"nameServer": wanted.name_server}
     return {name: text for name, text in given.items() if _is_address(name)}
+
+
+def _without(options: Mapping[str, str], others: Iterable[str]) -> dict[str, str]:
+    """Return options without those that others name, too, perhaps by another name of the same option."""
+    named = set(map(_find_option, others))
+    return {name: text for name, text in options.items() if (_find_option(name) or name) not in named}
 
 
 def _without_address(options: Mapping[str, str]) -> dict[str, str]:
@@ -134,8 +140,9 @@ def name_connection(
     given = dict(map(_split, wanted.options))
     address = _address(wanted, given)
     profile = _profile_name(wanted, env, bool(address))
-    # A secret is asked for again.
-    options = {name: PROMPT if _is_secret(name) else text for name, text in _without_address(given).items()}
+    # A secret is asked for again; a name that is no option may have one as its value, and has no effect.
+    known = {name: text for name, text in _without_address(given).items() if _find_option(name)}
+    options = {name: PROMPT if is_secret(name) else text for name, text in known.items()}
     return (
         *(("--profile", profile) if profile is not None else ()),
         *("--name-server", ";".join(map(str, name_servers))),
@@ -146,7 +153,7 @@ def name_connection(
 def _base(wanted: Wanted, env: Mapping[str, str], warn: Callable[[str], None], has_address: bool) -> dict[str, str]:
     """Return the options of the profile that is to be used, or the address in the environment."""
     profile = _profile_name(wanted, env, has_address)
-    found = find_profile(profile, env, _is_secret, warn) if profile is not None else {}
+    found = find_profile(profile, env, is_secret, warn) if profile is not None else {}
     address = env.get(ADDRESS_VARIABLE, "").strip()
     if has_address or not address or any(map(_is_address, found)):
         return found
@@ -196,7 +203,7 @@ def _with_secrets(raw: Mapping[str, str], env: Mapping[str, str], ask: Callable[
     complete = dict(raw)
     if not any(map(_is_credential, raw)):
         complete |= {option: env[variable] for option, variable in SECRET_VARIABLES.items() if env.get(variable)}
-    for name in filter(_is_secret, raw):
+    for name in filter(is_secret, raw):
         if raw[name] == PROMPT:
             if ask is None:
                 raise OptionError(name, None, "asked for, but there is no terminal", advice=BETTER)
@@ -232,7 +239,8 @@ def _is_credential(name: str) -> bool:
     return _find_option(name) in (ACCESS_KEY, SECRET_KEY, SECURITY_TOKEN, CREDENTIALS_FILE)
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
+    """Return whether a name is that of an option whose value is a secret."""
     option = _find_option(name)
     return option is not None and option.secret
 

@@ -36,10 +36,11 @@ class Diagnosis(NamedTuple):
 def explain(error: RocketMQError, session: Session) -> RocketMQError:
     """Return an error about what stands at the address of a name server, or else the error with a hint to doctor.
 
-    An error that says nothing about reaching servers, or that names another command, is returned as it is.
+    An error that says nothing about reaching servers is returned as it is, and so is one that names another command,
+    such as the one that takes a move back.
     """
     is_unreachable = exit_of(error) is Exit.UNREACHABLE
-    if not (is_unreachable or isinstance(error, RequestCodeNotSupported)):
+    if _PROGRAM in error.advice or not (is_unreachable or isinstance(error, RequestCodeNotSupported)):
         return error
     try:
         settings = session.options.cluster
@@ -48,7 +49,7 @@ def explain(error: RocketMQError, session: Session) -> RocketMQError:
     address = next((each for each in settings.name_servers if str(each) == error.where.get("address")), None)
     if address is not None and (found := diagnose(address, error, settings)):
         return WrongServer(found.what, advice=found.advice, **error.where)
-    if is_unreachable and _PROGRAM not in error.advice:
+    if is_unreachable:
         error.advice = "; ".join(filter(None, (error.advice, _DOCTOR)))
     return error
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import RocketMQError
 from .exits import Exit, ExtraMissing, exit_of
-from .screen import Screen
+from .screen import Screen, writing
 
 if TYPE_CHECKING:
     from .command import Invocation
@@ -36,7 +36,7 @@ _REPORTED = "pyspark_rocketmq.client."
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that these words name (None: those of the process), and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    _replace_missing_streams()
+    _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")
@@ -70,11 +70,13 @@ def _refuse_without(missing: Sequence[str], screen: Screen) -> int:
 def _run(words: Sequence[str], screen: Screen) -> int:
     from click import Abort, ClickException
 
-    from .parser import parse
-
     try:
-        invocation = parse(words)
+        invocation = _parse(words)
         return Exit.DONE if invocation is None else _run_command(invocation, screen)
+    except RocketMQError as error:
+        screen.write_error(error, Exit.FAILED)
+        _discard_if_closed(screen.out)
+        return Exit.FAILED
     except ClickException as error:
         return _refuse(error, words, screen)
     except Abort as cause:  # Ctrl-C while click parses or asks.
@@ -84,6 +86,14 @@ def _run(words: Sequence[str], screen: Screen) -> int:
             raise
         sys.stdout, sys.stderr = screen.out, screen.err
         raise BrokenPipeError from cause  # click has caught it, and covered the streams.
+
+
+def _parse(words: Sequence[str]) -> Invocation | None:
+    """Return the command with its values, None after help, which the parser writes itself."""
+    from .parser import parse
+
+    with writing():
+        return parse(words)
 
 
 def _run_command(invocation: Invocation, screen: Screen) -> int:
@@ -170,20 +180,26 @@ def _refuse(error: Any, words: Sequence[str], screen: Screen) -> int:
     return Exit.USAGE
 
 
-_PAIR = re.compile(r"(?:--?[a-z-]+=|-o)?([\w.]+)=(.+)", re.DOTALL)
+_NAME = re.compile(r"(?:^|\s|=|-o)([\w.]+)\s*=")
 
 
 def _masked(text: str, words: Sequence[str]) -> str:
     """Return a text without the values of options in the command line that may be secret."""
-    from .connection import is_public
     from .parser import restore
 
-    for pair in filter(None, map(_PAIR.fullmatch, words)):
-        name, value = pair.groups()
-        if not is_public(name):
-            for written in (value, repr(value)[1:-1]):
-                text = text.replace(f"{name}={written}", f"{name}=***")
+    for word in words:
+        if found := _find_private(word):
+            secret = word[found.start(1) :]
+            for written in (secret, repr(secret)[1:-1]):
+                text = text.replace(written, f"{found[1]}=***")
     return restore(text)
+
+
+def _find_private(word: str) -> re.Match[str] | None:
+    """Return where a word has the first name whose value may be secret, None if it has none."""
+    from .connection import is_public
+
+    return next((each for each in _NAME.finditer(word) if word[each.end() :] and not is_public(each[1])), None)
 
 
 # --- streams and logs ------------------------------------------------------------------------------------------------
@@ -225,11 +241,11 @@ class _Warnings(logging.Handler):
                 self._screen.warn(text)
 
 
-def _replace_missing_streams() -> None:
-    """Write to nowhere what would go to a stream that the process was started without."""
-    for name in ("stdout", "stderr"):
+def _open_missing_streams() -> None:
+    """Replace streams that the process was started without, as by `2>&-`; what goes there is nowhere to be read."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
 
 
 def _discard_if_closed(stream: Any) -> None:

@@ -34,7 +34,9 @@ __all__ = [
 
 _MOST_SHOWN = 4000
 """Most characters of a body that people see; `--json` has all."""
-_STALL_S, _PULL_S, _RETRIES = 10.0, 5.0, 2
+_RETRIES = 2
+_LONGER = 2
+"""A broker may be silent for so many times the timeout of other requests, since responses to pulls are long."""
 _MOST_DEPTH = 100
 """Most levels of a JSON body; a deeper one is text, since programs that read it could fail."""
 
@@ -167,7 +169,7 @@ def read_messages(
     """
     from ..client.range_reading import read_queue_ranges
 
-    settings = _settings(subscription)
+    settings = _settings(session, subscription)
     tags = _tags(settings.subscription)
     wanted = [each for each in ranges if each.offset_count > 0]
     for message in read_queue_ranges(session.cluster, wanted, settings, warn or session.screen.warn):
@@ -195,12 +197,12 @@ def make_filter(session: Session, queues: Iterable[MessageQueue], tags: str | No
         raise OptionError("--tags", tags, "names no tag", advice="name tags, or leave it out")
     if sql is not None:
         subscription = Subscription(sql, "SQL92")
-        require_filter(session.cluster, _settings(subscription), queues)
+        require_filter(session.cluster, _settings(session, subscription), queues)
         return subscription
     return Subscription("||".join(part.strip() for part in tags.split("||"))) if tags else Subscription()
 
 
-def _settings(subscription: Subscription | None) -> PullSettings:
+def _settings(session: Session, subscription: Subscription | None) -> PullSettings:
     """Return settings of pulls under the group for readers without one.
 
     Under the group of the options, brokers would take an administrator's reset away from it, or create it.
@@ -208,12 +210,13 @@ def _settings(subscription: Subscription | None) -> PullSettings:
     from ..cluster.names import READER_GROUP
     from ..pull.settings import PullSettings, Subscription
 
+    longest_s = _LONGER * session.cluster.settings.net.request_timeout_s
     return PullSettings(
         group=READER_GROUP,
         subscription=subscription or Subscription(),
-        pull_timeout_s=_PULL_S,
+        pull_timeout_s=longest_s,
         max_retries=_RETRIES,
-        stall_timeout_s=_STALL_S,
+        stall_timeout_s=longest_s,
     )
 
 

@@ -6,7 +6,7 @@ click parses, writes help and completes words. It never runs a command: its call
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -122,6 +122,7 @@ def _click_command(command: Command[Any]) -> click.Command:
     def collect(**values: Any) -> Invocation:
         restored = {key: _restored(value) for key, value in values.items()}
         mine = {key: value for key, value in restored.items() if key in keys}
+        _refuse_secrets(own, mine)
         return Invocation(command, mine, {key: value for key, value in restored.items() if key not in keys})
 
     return _WithSchema(
@@ -131,6 +132,20 @@ def _click_command(command: Command[Any]) -> click.Command:
         help=_help(command),
         epilog="\b\nExamples:\n" + "\n".join(f"  {line}" for line in command.examples) if command.examples else None,
     )
+
+
+def _refuse_secrets(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> None:
+    """Raise `click.UsageError` for a secret in the place of an argument, for example of a topic, which is sent.
+
+    Arguments that may be repeated are messages, or options of other connectors.
+    """
+    from .connection import is_secret
+
+    for parameter in parameters:
+        if parameter.is_argument and not parameter.is_repeatable:
+            name, equals, _ = str(values[parameter.key]).partition("=")
+            if equals and is_secret(name.strip()):
+                raise click.UsageError(f"{parameter.name} is an option: write -o before {name}=…")
 
 
 class _WithSchema(click.Command):

@@ -30,6 +30,7 @@ DEFAULT_KEY = "default"
 _OPTION = "--profile"
 _OF_OTHERS = 0o077
 _MOST_BYTES = 1024 * 1024
+_MOST_NUMBER = 2**63 - 1
 
 
 def profiles_path(env: Mapping[str, str]) -> Path:
@@ -89,17 +90,17 @@ def _read(path: Path) -> dict[str, Any] | None:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise ValueError(f"more than {_MOST_BYTES} bytes")
-        content = tomllib.loads(data.decode("utf-8"))
+        content = tomllib.loads(data.decode("utf-8-sig"))  # Editors on Windows write a mark at the beginning.
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as cause:
+    except (OSError, ValueError, RecursionError) as cause:
         what = cause.strerror if isinstance(cause, OSError) else _describe(cause)
         raise OptionError(_OPTION, str(path), f"unreadable: {what}", advice="correct the file") from None
     _check(path, content)
     return content
 
 
-def _describe(cause: ValueError) -> str:
+def _describe(cause: ValueError | RecursionError) -> str:
     """Return what is wrong with a file's content, without a part of it, which may be a secret."""
     return "it is not UTF-8 text" if isinstance(cause, UnicodeDecodeError) else str(cause)
 
@@ -133,7 +134,7 @@ def _options(path: Path, content: Mapping[str, Any], name: str) -> dict[str, str
 def _text(path: Path, name: str, key: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, str | int):
+    if isinstance(value, str) or (isinstance(value, int) and abs(value) <= _MOST_NUMBER):
         return str(value)
     what = f"{key} in profile {name} is neither text nor a number nor true or false"
     raise OptionError(_OPTION, str(path), what, advice="write the option's value as text")

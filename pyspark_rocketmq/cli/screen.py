@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text as RichText
 
-__all__ = ["Screen"]
+__all__ = ["Screen", "writing"]
 
 _UNLIMITED = 100_000
+_USUAL_COLUMNS = 80
 _MOST_CELL = 500
 
 
@@ -94,7 +95,7 @@ class Screen:
         self._write(back + "\n".join(lines))
 
     def _lines(self, view: Table | Facts | Note) -> list[str]:
-        with self.console.capture() as drawn:
+        with writing(), self.console.capture() as drawn:
             self.console.print(_drawn(view, self.console), end="")
         return [line.rstrip() for line in drawn.get().rstrip("\n").split("\n")]
 
@@ -150,7 +151,12 @@ class Screen:
         self, line: str, code: str, what: str, exit_code: Exit, where: dict[str, Any], advice: str
     ) -> None:
         document = {"code": code, "what": what, "where": where, "advice": advice, "exit": int(exit_code)}
-        self._tell(line, document)
+        try:
+            self._tell(line, document)
+        except BrokenPipeError:
+            raise
+        except OSError:  # A full disk, for example: the exit code still tells.
+            return
 
     def _tell(self, line: str, document: dict[str, Any]) -> None:
         with self.quiet():
@@ -189,10 +195,25 @@ class Screen:
 
             width = None if self.is_terminal else _UNLIMITED
             self._console = Console(file=self.out, width=width, highlight=False, markup=False, emoji=False)
+            if self._console.width < 1:  # COLUMNS=0; nothing would be drawn.
+                self._console.width = _USUAL_COLUMNS
         return self._console
 
     def _write(self, text: str) -> None:
-        print(text, file=self.out, flush=True)
+        with writing():
+            print(text, file=self.out, flush=True)
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Raise `RocketMQError` if results cannot be written in the `with` block, but `BrokenPipeError` if nobody reads."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as cause:
+        what = f"the result could not be written: {cause.strerror}"
+        raise RocketMQError(what, advice="write it to another place") from cause
 
 
 def _json(value: Any, stream: TextIO, indent: int | None = None) -> str:
@@ -237,10 +258,11 @@ def _draw_table(view: Table, console: Console) -> RenderableType:
             drawn.add_column(column.title, justify="right", no_wrap=True, overflow="ellipsis")
         else:
             drawn.add_column(column.title, overflow="fold")
+    limits = [MOST_TEXT if column.is_remark else _MOST_CELL for column in view.columns]
     for row in view.rows:
-        drawn.add_row(*map(_cell, row))
+        drawn.add_row(*map(_cell, row, limits))
     unlimited = console.options.update(width=_UNLIMITED)
-    if console.measure(drawn, options=unlimited).maximum > console.width:
+    if console.width < _UNLIMITED and console.measure(drawn, options=unlimited).maximum > console.width:
         drawn.padding = 0  # Columns stand closer before names are folded.
     return drawn
 
@@ -256,8 +278,8 @@ def _draw_facts(view: Facts) -> RenderableType:
     return drawn
 
 
-def _cell(text: str) -> RichText:
+def _cell(text: str, most: int = _MOST_CELL) -> RichText:
     """Return the text of a cell; names of servers may have any characters and any length."""
     from rich.text import Text as RichText
 
-    return RichText(shown(text, _MOST_CELL))
+    return RichText(shown(text, most))

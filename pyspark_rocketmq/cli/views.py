@@ -32,6 +32,8 @@ class Column:
 
     title: str
     is_number: bool = False
+    is_remark: bool = False
+    """Whether its cells are remarks, which may be longer than names."""
 
 
 @dataclass(frozen=True, slots=True)

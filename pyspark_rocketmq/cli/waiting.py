@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ __all__ = ["WaitingLine"]
 
 _SILENT_S, _TICK_S = 2.0, 1.0
 _MOST = 60
-"""The most characters of what is waited for, so that the line fits a terminal."""
+"""The most characters of what is waited for."""
+_USUAL_COLUMNS = 80
 _ERASE = "\r\x1b[K"
 
 
@@ -59,7 +61,17 @@ class WaitingLine:
 
     def _draw(self, seconds: float) -> None:
         self._is_drawn = True
-        self._write(f"{_ERASE}{shown(self.what, _MOST)} … {seconds:.0f} s")
+        # A line that the terminal folds could not be erased.
+        most = self._columns() - 1
+        suffix = f" … {seconds:.0f} s"
+        line = shown(self.what, _MOST)[: max(0, most - len(suffix))] + suffix
+        self._write(f"{_ERASE}{line[:most]}")
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self._terminal.fileno()).columns or _USUAL_COLUMNS
+        except (OSError, ValueError):
+            return _USUAL_COLUMNS
 
     def _erase(self) -> None:
         if self._is_drawn:

@@ -30,7 +30,7 @@ from ..wire.record import Record, decode_records, message_count_of
 from .figures import Figure, Lag, QueueLag, TotalLag
 from .standings import NO_POSITION, Standing, Standings, fetch_group_standings, fetch_query_standings
 
-__all__ = ["measure_group", "measure_positions"]
+__all__ = ["deletes_by_force", "measure_group", "measure_positions"]
 
 _SAMPLE = 32
 """Number of messages whose mean size is taken, for each topic at each broker."""
@@ -260,7 +260,7 @@ def _kept_s(settings: Mapping[str, str] | RocketMQError, figures: Mapping[str, s
     """Return for how many seconds a broker keeps messages, given its settings and runtime figures."""
     if isinstance(settings, RocketMQError):
         return Figure(unknown=str(settings))
-    if not isinstance(figures, RocketMQError) and _deletes_by_force(settings, figures):
+    if not isinstance(figures, RocketMQError) and deletes_by_force(settings, figures):
         return _ZERO
     hours = number_in(settings, "fileReservedTime")
     if hours is None:
@@ -268,7 +268,7 @@ def _kept_s(settings: Mapping[str, str] | RocketMQError, figures: Mapping[str, s
     return Figure(hours * _HOUR_S)
 
 
-def _deletes_by_force(settings: Mapping[str, str], figures: Mapping[str, str]) -> bool:
+def deletes_by_force(settings: Mapping[str, str], figures: Mapping[str, str]) -> bool:
     """Return whether a broker deletes messages of any age, because its disk is nearly full."""
     percent = number_in(settings, "diskSpaceCleanForciblyRatio") or _FORCED_AT_PERCENT
     try:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +25,11 @@ from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.model import MessageQueue, parse_addresses
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 
+ROOT = Path(__file__).parents[2]
+PROGRAM = [sys.executable, "-m", "pyspark_rocketmq"]
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+SECONDS = 60
+"""The longest time that a test waits for a process."""
 TOPIC, GROUP = "orders", "billing"
 PER_QUEUE = 5
 POSITIONS = {

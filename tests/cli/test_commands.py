@@ -418,3 +418,14 @@ def test_an_unknown_code_has_codes_like_it(run_command: RunCommand) -> None:
     ran = run_command("explain", "EARLIEST")
 
     assert ran.code == Exit.NOT_FOUND and "OFFSET_BEFORE_EARLIEST" in ran.err
+
+
+@pytest.mark.parametrize("words", [["topics", "show", TOPIC], ["groups", "show", GROUP]], ids=lambda words: words[0])
+def test_a_silent_broker_is_not_asked_again(stub: StubCluster, run_command: RunCommand, words: list[str]) -> None:
+    """A command with several questions does not wait for a broker that was silent at the first; it tells it once."""
+    fault = stub.faults.drop_reply(at="broker-b", times=None)
+
+    ran = run_command(*words, "--json", "-o", "mqClientApiTimeout=150", name_server=stub.name_server)
+
+    assert (ran.code, fault.fired) == (Exit.DONE, 2)
+    assert ran.document["unknownBrokers"] == [each["what"] for each in ran.document["troubles"]] == ["broker-b"]

@@ -95,6 +95,23 @@ def test_options_of_the_command_line_outrank_a_profile(env: dict[str, str]) -> N
     assert options.cluster.net.request_timeout_s == 5.0
 
 
+def test_a_profile_gives_way_to_any_name_of_an_option(env: dict[str, str]) -> None:
+    """An option of `-o` takes the place of the profile's, also if the two are spelt differently."""
+    keys = ("USETLS=false", "ACCESSKEY=writer", "SECRETKEY=from-flag")
+
+    options = find_options(Wanted(None, "prod", keys), env=env)
+
+    assert options.cluster.net.tls is None
+    assert credentials(Wanted(None, "prod", keys), env) == ("writer", "from-flag", None)
+
+
+def test_a_file_of_windows_is_read(tmp_path: Path) -> None:
+    """A mark at the beginning and line ends of two characters are no errors."""
+    env = write_profiles(tmp_path, "\ufeff" + PROFILES.replace("\n", "\r\n"))
+
+    assert address(Wanted(), env) == "dev:9876"
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -106,6 +123,8 @@ def test_options_of_the_command_line_outrank_a_profile(env: dict[str, str]) -> N
         ('default = "dev"\n[dev]\nnamServer = "a:1"\n', "OPTION_MISSING|did you mean"),
         ('nameServer = "a:1"\n[dev]\n', "nameServer stands outside of the profiles"),
         ('[default]\nnameServer = "a:1"\n', r"\[default\] cannot be a profile"),
+        (f"default = {'[' * 9999}", "unreadable: .*recursion"),
+        (f'default = "dev"\n[dev]\nnameServer = 0x{"f" * 9999}\n', "nameServer in profile dev is neither text nor"),
     ],
 )
 def test_errors_in_the_file_are_told(tmp_path: Path, text: str, complaint: str) -> None:
@@ -245,8 +264,9 @@ def test_secrets_are_asked_for() -> None:
 
 def test_words_that_lead_to_the_cluster_hold_no_secret(env: dict[str, str]) -> None:
     """The words for another command name address, profile and options; a secret is asked for there."""
-    wanted = Wanted(None, "prod", ("nameServer=a:1", "secretKey=tell-nobody", "useTLS=false"))
+    options = ("nameServer=a:1", "secretKey=tell-nobody", "strictOptions=warn", "sekretKey=tell-nobody")
+    wanted = Wanted(None, "prod", options)
 
     words = name_connection(wanted, ["a:1", "b:2"], env)
 
-    assert words == ("--profile", "prod", "--name-server", "a:1;b:2", "-o", "secretKey=-", "-o", "useTLS=false")
+    assert words == ("--profile", "prod", "--name-server", "a:1;b:2", "-o", "secretKey=-", "-o", "strictOptions=warn")

@@ -18,8 +18,13 @@ from broker_stub.__main__ import _parser as stub_parser
 from broker_stub.releases import RELEASES
 from pyspark_rocketmq.cli.command import Command
 from pyspark_rocketmq.cli.commands.stub import PARAMETERS
+from pyspark_rocketmq.cli.connection import Wanted
+from pyspark_rocketmq.cli.diagnosis import explain
 from pyspark_rocketmq.cli.exits import MEANINGS, Exit
+from pyspark_rocketmq.cli.screen import Screen
+from pyspark_rocketmq.cli.session import Session
 from pyspark_rocketmq.cli.table import SUMMARIES, find_command
+from pyspark_rocketmq.errors import ConnectionLost
 from tests.cli.fixtures import TOPIC, RunCommand, seed
 from tests.net.test_greeting import http_server, reset, tls_server
 
@@ -227,11 +232,17 @@ def test_a_server_that_is_not_recognised_leads_to_doctor(run_command: RunCommand
     assert ran.err.endswith("; pyspark-rocketmq doctor finds out more\n")
 
 
-READING = {"peek", "tail", "find"}
-"""Commands that read messages, and wait longer for a broker that is silent."""
+def test_the_way_back_outlives_a_diagnosis() -> None:
+    """An error that names the command that takes a move back keeps it, whatever stands at the name server's address."""
+    with http_server() as address, Session(Wanted(str(address)), Screen()) as session:
+        undo = "go back with: pyspark-rocketmq offsets import billing undo.json --apply"
+        moved = ConnectionLost("closed; some positions may have moved", advice=undo, address=str(address))
+        explained = str(explain(moved, session))
+
+    assert "some positions may have moved" in explained and explained.endswith(f"; {undo}")
 
 
-@pytest.mark.parametrize("name", [name for name in CONNECTING if name not in READING])
+@pytest.mark.parametrize("name", CONNECTING)
 def test_a_silent_broker_does_not_hold_up_a_command(run_command: RunCommand, half_dead: StubCluster, name: str) -> None:
     """If one of two brokers accepts connections and never answers, a command ends soon, and as it is documented."""
     began = time.monotonic()
@@ -282,6 +293,10 @@ def test_a_wrong_file_of_profiles_is_one_line(
         ["lag", "g", "unheard=tell-nobody=="],
         ["secretKey=tell-nobody"],
         ["lag", "g", "--max", "secretKey=tell-nobody"],
+        ["lag", "g", "secretKey = tell-nobody"],
+        ["lag", "g", "secretKey =tell-nobody = too"],
+        ["lag -o secretKey=tell-nobody"],
+        ["lag", "g", "useTLS=true secretKey=tell-nobody x=tell-nobody"],
         ["lag", "g", "-o", "useTLS=true", "-osecretKey=tell-nobody", "more", "secretKey=tell-nobody"],
     ],
 )
@@ -289,6 +304,14 @@ def test_a_secret_at_the_wrong_place_is_not_repeated(on_stub: RunCommand, words:
     """A forgotten `-o` gives an error without the value, in text and in JSON."""
     for ran in (on_stub(*words), on_stub(*words, "--json")):
         assert ran.code == Exit.USAGE and "=***" in ran.err and "tell-nobody" not in ran.err
+
+
+@pytest.mark.parametrize("words", [["topics", "show"], ["lag"], ["options"], ["explain"], ["send"]], ids=" ".join)
+def test_a_secret_is_no_argument(run_command: RunCommand, refusing_address: str, words: list[str]) -> None:
+    """With a forgotten `-o` a secret would travel as the name of a topic; it is refused before, and not repeated."""
+    ran = run_command(*words, "secretKey=tell-nobody", name_server=refusing_address)
+
+    assert ran.code == Exit.USAGE and "write -o before secretKey=" in ran.err and "tell-nobody" not in ran.err
 
 
 def test_warnings_of_the_library_are_shown_once(on_stub: RunCommand, tmp_path: Path) -> None:

@@ -30,8 +30,7 @@ from pyspark_rocketmq.cli.screen import Screen
 from pyspark_rocketmq.cli.session import Session
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from tests.cli.fixtures import RunCommand
-from tests.cli.test_terminal import ESCAPE, PROGRAM, ROOT, SECONDS
+from tests.cli.fixtures import ESCAPE, PROGRAM, ROOT, SECONDS, RunCommand
 from tests.flows.world import until
 
 DEMO = [*PROGRAM, "demo"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,8 +12,16 @@ import pytest
 
 from broker_stub import Settings, StubCluster
 from broker_stub.faults import NAME_SERVER
+from pyspark_rocketmq.cli.checks.brokers import _check_retention
+from pyspark_rocketmq.cli.checks.findings import Finding, Level, make_report
+from pyspark_rocketmq.cli.commands.doctor import _show
 from pyspark_rocketmq.cli.exits import Exit
+from pyspark_rocketmq.cli.screen import Screen
 from pyspark_rocketmq.cli.session import Session
+from pyspark_rocketmq.cluster.cluster import open_cluster
+from pyspark_rocketmq.cluster.settings import ClusterSettings
+from pyspark_rocketmq.model import parse_addresses
+from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.cli.fixtures import GROUP, TOPIC, RunCommand, seed
 from tests.net.test_greeting import http_server
@@ -189,6 +199,17 @@ def test_a_broker_that_cannot_be_reached_is_told(run_command: RunCommand, stub: 
     assert "broker-b" in finding["place"] and "brokerAddressMap" in finding["advice"]
 
 
+def test_another_broker_at_the_address_is_told(run_command: RunCommand, stub: StubCluster) -> None:
+    """If the address of a broker leads to another one, its figures are not passed as those of the first."""
+    addresses = {stub.broker_address("broker-b"): stub.broker_address("broker-a")}
+
+    code, findings = examine(run_command, stub.name_server, "-o", f"brokerAddressMap={json.dumps(addresses)}")
+
+    finding = only(findings)
+    assert (code, finding["check"], finding["place"]) == (Exit.CHECK_FAILED, "broker", "broker-b of DefaultCluster")
+    assert finding["what"].endswith("answers broker-a of cluster DefaultCluster")
+
+
 def test_a_cluster_without_brokers_is_told(run_command: RunCommand, stub: StubCluster) -> None:
     """A name server that knows no broker is a problem."""
     stub.faults.broker_down()
@@ -208,6 +229,66 @@ def test_a_clock_that_differs_is_told(run_command: RunCommand, stub: StubCluster
     assert code == Exit.CHECK_FAILED and {each["check"] for each in findings} == {"clock"}
     hours_off = findings[0]["what"]
     assert told.split()[2] in hours_off and abs(int(hours_off.split()[3]) - 3600) <= 3
+
+
+def test_a_recovery_without_a_unit_is_refused(run_command: RunCommand, refusing_address: str) -> None:
+    """A number alone would be milliseconds, and any retention long enough for it."""
+    ran = run_command("doctor", "--recovery", "24", name_server=refusing_address)
+
+    assert ran.code == Exit.USAGE and "has no unit; write 24h" in ran.err
+
+
+def test_a_clock_that_is_not_reported_is_unknown(
+    run_command: RunCommand, stub: StubCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that does not report its time is not passed as one whose clock agrees."""
+    monkeypatch.setattr("pyspark_rocketmq.cli.checks.brokers.skew_ms", lambda *_: None)
+
+    code, findings = examine(run_command, stub.name_server)
+
+    assert code == Exit.DONE and [(each["level"], each["check"]) for each in findings] == [("unknown", "clock")] * 2
+
+
+def test_retention_that_is_not_reported_is_unknown() -> None:
+    """Without fileReservedTime the time for which messages are kept is not passed as long enough."""
+    [finding] = _check_retention("broker-a", {}, {}, HOUR_MS / 1000)
+
+    assert (finding.level, finding.check) == (Level.UNKNOWN, "retention")
+
+
+def test_a_disk_that_is_nearly_full_is_told() -> None:
+    """Above 85 % of its disk a broker deletes messages of any age, however long it is to keep them."""
+    settings = {"fileReservedTime": "72"}
+
+    full, enough = (
+        list(_check_retention("broker-a", settings, {"commitLogDiskRatio": ratio}, None)) for ratio in ("0.86", "0.84")
+    )
+
+    assert [(each.level, each.check) for each in full] == [(Level.PROBLEM, "retention")]
+    assert "messages of any age are deleted" in full[0].what and [each.level for each in enough] == [Level.OK]
+
+
+def test_positions_are_asked_of_every_broker(run_command: RunCommand, stub: StubCluster) -> None:
+    """A broker that refuses the group's positions is told, also if the first one does not."""
+    stub.faults.answer(16, "no permission", on=RequestCode.QUERY_CONSUMER_OFFSET, at="broker-b", times=None)
+
+    code, findings = examine(run_command, stub.name_server, "--topic", TOPIC, "--group", GROUP)
+
+    finding = only(findings)
+    assert (code, finding["check"]) == (Exit.CHECK_FAILED, "position")
+    assert finding["place"] == f"{GROUP} in {TOPIC} at broker-b"
+
+
+def test_a_group_is_needed_only_where_its_topics_are(run_command: RunCommand, stub: StubCluster) -> None:
+    """A broker that holds none of the topics need not know the group."""
+    cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
+    cluster.admin.create_topic(TopicConfig(topic_name="events"), ["broker-a"])
+    cluster.admin.create_group(SubscriptionGroupConfig(group_name="readers"), ["broker-a"])
+
+    alone = examine(run_command, stub.name_server, "--group", "readers")[1]
+    with_topic = examine(run_command, stub.name_server, "--group", "readers", "--topic", "events")[1]
+
+    assert (only(alone)["place"], with_topic) == ("readers at broker-b", [])
 
 
 def test_retention_shorter_than_recovery_is_told(run_command: RunCommand, stub: StubCluster) -> None:
@@ -240,10 +321,6 @@ def test_settings_that_harm_are_told(run_command: RunCommand, stub: StubCluster,
 
 def update(stub: StubCluster, settings: dict[str, str]) -> None:
     """Change settings of the first broker."""
-    from pyspark_rocketmq.cluster.cluster import open_cluster
-    from pyspark_rocketmq.cluster.settings import ClusterSettings
-    from pyspark_rocketmq.model import parse_addresses
-
     cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
     cluster.admin.update_broker_config("broker-a", settings)
 
@@ -257,6 +334,16 @@ def test_missing_topic_and_group_are_told(run_command: RunCommand, stub: StubClu
     assert "[TOPIC_NOT_FOUND]" in found["topic"]["what"]
     assert f"mqadmin updateTopic -n {stub.name_server} -c DefaultCluster -t nowhere" in found["topic"]["advice"]
     assert found["group"]["level"] == "warning" and "updateSubGroup" in found["group"]["advice"]
+
+
+def test_lines_of_mqadmin_have_the_names_of_the_namespace(run_command: RunCommand, stub: StubCluster) -> None:
+    """The lines have the names that brokers know, since mqadmin does not know the option `namespace`."""
+    words = ("--topic", "nowhere", "--group", "nobody", "-o", "namespace=dev")
+
+    findings = examine(run_command, stub.name_server, *words)[1]
+
+    found = {each["check"]: each["advice"] for each in findings}
+    assert " -t dev%nowhere -r" in found["topic"] and found["group"].endswith(" -g dev%nobody")
 
 
 def test_missing_permissions_are_told(run_command: RunCommand, stub: StubCluster) -> None:
@@ -277,35 +364,71 @@ PERMISSIONS = [
         16,
         "User:reader has no permission to access Topic:orders from 127.0.0.1, no matched policies.",
         "user reader lacks the permission Sub for topic orders",
+        "actions that the user has for it already (mqadmin getAcl) in -a, too: "
         "mqadmin createAcl -n {ns} -c DefaultCluster -s User:reader -r Topic:orders -a Sub -d Allow",
+    ),
+    (
+        16,
+        "User:reader has no permission to access Topic:orders from 127.0.0.1, the decision is deny.",
+        "a policy denies user reader the permission Sub for topic orders",
+        "see its policies: mqadmin getAcl -n {ns} -c DefaultCluster -s User:reader",
     ),
     (
         1,
         "org.apache.rocketmq.acl.common.AclException: No default permission for topic:orders, org.apache...",
         "the accessKey lacks the permission SUB for topic orders",
-        "mqadmin updateAclConfig -n {ns} -c DefaultCluster -a ACCESS_KEY -s SECRET_KEY -t orders=SUB",
+        "add orders=SUB to its topicPerms in the file of accounts of each broker",
     ),
     (
         16,
         "the topic[orders] pulling message is forbidden",
         "topic orders may not be read",
-        "mqadmin updateTopicPerm -n {ns} -c DefaultCluster -t orders -p 6",
+        "mqadmin updateTopicPerm -n {ns} -b {broker} -t orders -p 6",
+    ),
+    (
+        16,
+        "subscription group no permission, TOOLS_CONSUMER",
+        "group TOOLS_CONSUMER may not consume",
+        "with the group's other settings in the same line, which sets them to defaults else: "
+        "mqadmin updateSubGroup -n {ns} -b {broker} -g TOOLS_CONSUMER -s true",
+    ),
+    (
+        16,
+        "the broker[127.0.0.1] pulling message is forbidden",
+        "the broker may not be read",
+        "mqadmin updateBrokerConfig -n {ns} -b {broker} -k brokerPermission -v 6",
     ),
 ]
 
 
-@pytest.mark.parametrize(("code", "remark", "what", "line"), PERMISSIONS, ids=["2.0", "1.0", "topic"])
+@pytest.mark.parametrize(
+    ("code", "remark", "what", "line"), PERMISSIONS, ids=["2.0", "denied", "1.0", "topic", "group", "broker"]
+)
 def test_the_missing_permission_is_named(
     run_command: RunCommand, stub: StubCluster, code: int, remark: str, what: str, line: str
 ) -> None:
-    """A refused read names the permission that lacks, and the line of mqadmin that grants it."""
+    """A refused read names the permission that lacks, and what grants it without taking or granting anything else."""
     stub.faults.answer(code, remark, on=RequestCode.PULL_MESSAGE, at="broker-a", times=None)
 
     exit_code, findings = examine(run_command, stub.name_server, "--topic", TOPIC)
 
     finding = only(findings)
-    assert (exit_code, finding["level"], finding["place"]) == (Exit.CHECK_FAILED, "problem", f"{TOPIC} at broker-a")
-    assert finding["what"] == what and line.format(ns=stub.name_server) in finding["advice"]
+    of_readers = "TOOLS_CONSUMER" in remark
+    assert (exit_code, finding["level"]) == ((Exit.DONE, "warning") if of_readers else (Exit.CHECK_FAILED, "problem"))
+    assert (finding["place"], finding["what"]) == (f"{TOPIC} at broker-a", what)
+    assert line.format(ns=stub.name_server, broker=stub.broker_address()) in finding["advice"]
+
+
+def test_the_line_for_a_group_keeps_its_settings(run_command: RunCommand, stub: StubCluster) -> None:
+    """The line has all settings and one broker, since mqadmin sets what a line does not name to defaults."""
+    cluster = open_cluster(ClusterSettings(parse_addresses(stub.name_server)))
+    config = SubscriptionGroupConfig(group_name=GROUP, consume_enable=False, retry_max_times=3, retry_queue_nums=2)
+    cluster.admin.create_group(config, ["broker-a"])
+
+    finding = only(examine(run_command, stub.name_server, "--group", GROUP)[1])
+
+    start = f"mqadmin updateSubGroup -n {stub.name_server} -b {stub.broker_address()} -g {GROUP} -s true"
+    assert finding["advice"] == f"{start} -m true -d true -q 2 -r 3 -i 0 -w 1 -a true"
 
 
 def test_only_commands_need_the_group_for_readers(run_command: RunCommand, stub: StubCluster) -> None:
@@ -357,14 +480,13 @@ def test_a_broker_that_serves_no_pulls_is_told(run_command: RunCommand, stub: St
 
 
 def test_certificates_are_checked(run_command: RunCommand) -> None:
-    """Each server's certificate is told with the days that are left; one that nobody trusts is a problem."""
+    """Each server's certificate, a replica's too, is told with its days; one that nobody trusts is a problem."""
     from broker_stub.server import TlsFiles
     from tests.net.test_greeting import PKI
 
     tls = ("-o", "useTLS=true")
-    with StubCluster(
-        tls=TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key")), settings=Settings(auto_create_topics=False)
-    ) as stub:
+    files = TlsFiles(str(PKI / "server.pem"), str(PKI / "server.key"))
+    with StubCluster(1, 1, tls=files, settings=Settings(auto_create_topics=False)) as stub:
         trusted = run_command("doctor", "--json", *tls, "-o", f"tlsTrustCertPath={PKI / 'ca.pem'}",
                               name_server=stub.name_server).document  # fmt: skip
         stranger = only(examine(run_command, stub.name_server, *tls)[1])
@@ -372,7 +494,7 @@ def test_certificates_are_checked(run_command: RunCommand) -> None:
 
     told = [each["what"] for each in trusted["findings"] if each["check"] == "certificate"]
     assert trusted["problems"] == trusted["warnings"] == 0
-    assert len(told) == 2 and all("is trusted, names the host, and is valid for" in each for each in told)
+    assert len(told) == 3 and all("is trusted, names the host, and is valid for" in each for each in told)
     assert "certificate was refused" in stranger["what"] and "tlsTrustCertPath" in stranger["advice"]
     assert (anybody["level"], anybody["check"]) == ("warning", "certificate")
 
@@ -382,7 +504,6 @@ def test_a_certificate_that_ends_soon_is_a_warning() -> None:
     from broker_stub.server import TlsFiles
     from pyspark_rocketmq.cli.checks.brokers import check_certificates
     from pyspark_rocketmq.cli.connection import Wanted
-    from pyspark_rocketmq.cli.screen import Screen
     from pyspark_rocketmq.net.greeting import fetch_certificate_end
     from tests.net.test_greeting import PKI
 
@@ -412,3 +533,26 @@ def test_a_broker_without_figures_is_not_away(run_command: RunCommand, stub: Stu
     assert (code, finding["level"], finding["check"]) == (Exit.DONE, "unknown", "broker")
     assert "NoSuchElementException" in finding["what"]
     assert [each["answers"] for each in listed["brokers"]] == [True, True] and listed["troubles"]
+
+
+def test_advice_is_never_cut() -> None:
+    """A line of mqadmin for many name servers is longer than a name may be, and whole all the same."""
+    line = (
+        f"mqadmin updateSubGroup -n {';'.join(f'name-server-{number}.example.com:9876' for number in range(20))} -g x"
+    )
+    out = io.StringIO()
+
+    Screen(out, out).show(_show(make_report([Finding(Level.WARNING, "group", "x", "what", "why", line)])))
+
+    assert len(line) > 600 and line in out.getvalue()
+
+
+def test_a_certificate_that_cannot_be_fetched_is_unknown(refusing_address: str) -> None:
+    """A server that answered a moment ago and now does not is not passed over in silence."""
+    from pyspark_rocketmq.cli.checks.brokers import check_certificates
+    from pyspark_rocketmq.cli.connection import Wanted
+
+    with Session(Wanted(refusing_address, None, ("useTLS=true",)), Screen()) as session:
+        [finding] = check_certificates(session, session.options.cluster.name_servers)
+
+    assert (finding.level, finding.check, finding.place) == (Level.UNKNOWN, "certificate", refusing_address)

@@ -6,6 +6,7 @@ import io
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,8 +22,7 @@ from pyspark_rocketmq.cli.session import Session
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.pull.settings import Subscription
 from pyspark_rocketmq.wire.codes import RequestCode
-from tests.cli.fixtures import TOPIC, RunCommand, environment
-from tests.cli.test_terminal import PROGRAM, ROOT, SECONDS
+from tests.cli.fixtures import PROGRAM, ROOT, SECONDS, TOPIC, RunCommand, environment
 
 STORED_MS = 1_700_000_000_000
 
@@ -95,6 +95,20 @@ def test_peeking_at_an_offset_that_is_gone_is_told(run: RunCommand, stub: StubCl
     assert (ran.code, bodies(ran.document), ran.document["gone"]) == (Exit.DATA_GONE, numbered(6), 2)
     assert ran.document["warnings"] == ["messages from 1 to 3 of events/broker-a/0 are gone"]
     assert "messages from 1 to 3 of events/broker-a/0 are gone" in shown
+
+
+@pytest.mark.parametrize("words", [["peek", "events"], ["find", "events", "--since", "earliest"]], ids=show_words)
+def test_a_broker_that_answers_no_pull_is_waited_for_as_the_options_say(
+    run: RunCommand, stub: StubCluster, words: list[str]
+) -> None:
+    """A broker that answers other requests and no pull ends the command after twice the timeout of requests."""
+    stub.faults.drop_reply(on=RequestCode.PULL_MESSAGE, times=None)
+    began = time.monotonic()
+
+    ran = run(*words, "-o", "mqClientApiTimeout=200")
+
+    assert (ran.code, ran.out) == (Exit.UNREACHABLE, "") and "broker-a" in ran.err
+    assert time.monotonic() - began < 2
 
 
 def test_peeking_behind_the_end_is_told(run: RunCommand) -> None:
@@ -188,6 +202,8 @@ def test_a_long_body_is_cut_for_people_only(run: RunCommand, stub: StubCluster) 
         (["find", "events"], "exactly one of --key, --id and --since"),
         (["find", "events", "--key", "k", "--id", "i"], "exactly one of --key, --id and --since"),
         (["find", "events", "--key", "k", "--tags", "a"], "go with --since only"),
+        (["find", "events", "--key", " "], "is blank"),
+        (["find", "events", "--id", ""], "is blank"),
         (["find", "events", "--since", "-1h", "--limit", "0"], "at least 1"),
     ],
     ids=show_words,
@@ -254,10 +270,10 @@ def test_tail_prints_what_comes(stub: StubCluster) -> None:
 class Tail:
     """Follows a topic in this process; instead of a pause, one of the given steps is taken, and then it fails."""
 
-    def __init__(self, stub: StubCluster, topic: str, positions: dict[MessageQueue, int]) -> None:
+    def __init__(self, stub: StubCluster, topic: str, positions: dict[MessageQueue, int], *options: str) -> None:
         self._said = io.StringIO()
         self._steps: list[Callable[[], object]] = []
-        session = Session(Wanted(stub.name_server), Screen(err=self._said))
+        session = Session(Wanted(stub.name_server, None, options), Screen(err=self._said))
         session.sleep = self._take_step  # type: ignore[method-assign]
         self._messages = Follower(session, topic, positions, Subscription()).follow()
 
@@ -342,6 +358,22 @@ def test_a_failure_does_not_end_the_tail(pair: StubCluster) -> None:
     assert "[CONNECTION_LOST]" in tail.said[0] and tail.said[0].endswith("; going on")
 
 
+def test_a_failure_is_told_once_while_messages_come(pair: StubCluster) -> None:
+    """The text of a failure has the number of messages that wait; it is told once, however many come meanwhile."""
+    other = Q._replace(broker_name="broker-b")
+    tail = Tail(pair, "single", {Q: 3, other: 3}, "mqClientApiTimeout=100")
+    failing = pair.faults.cut_reply(on=RequestCode.PULL_MESSAGE, at="broker-a", times=None)
+
+    def store() -> None:
+        pair.put("single", b"unread", queue_id=0, broker="broker-a")
+
+    def mend() -> None:
+        pair.put("single", b"new", queue_id=0, broker="broker-b")
+
+    assert tail.read(store, store, store, mend) == (3, b"new")
+    assert failing.fired > 2 and len(tail.said) == 1
+
+
 def test_a_broker_that_fails_holds_up_no_other(pair: StubCluster) -> None:
     """Messages of the other brokers are printed while one does not answer."""
     tail = Tail(pair, "single", {Q: 3, Q._replace(broker_name="broker-b"): 1})
@@ -381,8 +413,8 @@ def test_queues_that_leave_the_route_are_told(pair: StubCluster) -> None:
         pair.put("single", b"new", queue_id=0, broker="broker-a")
 
     assert tail.read(nothing, nothing, store) == (3, b"new")
-    assert [line for line in tail.said if "not in the route any more" in line] == [
-        "1 queues of broker-b are not in the route any more; they are read on when they come back"
+    assert [line for line in tail.said if "left the route" in line] == [
+        "1 queue of broker-b left the route, to be read on when the route has it again"
     ]
 
 

@@ -15,16 +15,30 @@ import pytest
 
 from broker_stub import NAME_SERVER, StubCluster
 from broker_stub.faults import Fault
+from pyspark_rocketmq.cli.commands.offsets import Export, StartingOffsets, _show_export, _show_starting
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.cli.positions import nest
+from pyspark_rocketmq.cli.values import moment
+from pyspark_rocketmq.cli.views import Text
 from pyspark_rocketmq.client import PullConsumer, PullConsumerSettings
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.model import MessageQueue, parse_addresses
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.codes import RequestCode
-from tests.cli.fixtures import GROUP, PER_QUEUE, POSITIONS, TOPIC, Ran, RunCommand, environment, seed
-from tests.cli.test_terminal import PROGRAM, ROOT, SECONDS
+from tests.cli.fixtures import (
+    GROUP,
+    PER_QUEUE,
+    POSITIONS,
+    PROGRAM,
+    ROOT,
+    SECONDS,
+    TOPIC,
+    Ran,
+    RunCommand,
+    environment,
+    seed,
+)
 from tests.flows.world import until
 
 ENDS = dict.fromkeys(POSITIONS, PER_QUEUE)
@@ -212,6 +226,27 @@ def test_the_undo_file_is_written_first_and_is_private(run: RunCommand, stub: St
 
     assert (refused.code, untouched) == (Exit.USAGE, POSITIONS) and "nothing was moved" in refused.err
     assert moved.code == Exit.DONE and chosen.stat().st_mode & 0o777 == 0o600
+
+
+def test_printed_positions_are_json_for_any_terminal() -> None:
+    """Names with letters that an output cannot take, or that act on a terminal, are escaped as JSON escapes them."""
+    positions = {TOPIC: {"bröker-\u202e\x9b1m": {"0": 1}}}
+    export = Export(GROUP, moment(0), (), (), positions)
+
+    [at], [exported] = _show_starting(StartingOffsets(positions)), _show_export(export)
+
+    assert isinstance(at, Text) and at.text.isascii() and json.loads(at.text) == positions
+    assert (
+        isinstance(exported, Text) and exported.text.isascii() and json.loads(exported.text)["positions"] == positions
+    )
+
+
+def test_the_undo_is_a_line_of_its_own(run: RunCommand) -> None:
+    """The command that goes back stands alone in a line, which nothing folds, so that it can be copied."""
+    moved = seek(run, "--to", "latest", "--apply")
+
+    *_, heading, undo = moved.out.splitlines()
+    assert heading == "moved; undo:" and run(*shlex.split(undo)[1:]).code == Exit.DONE
 
 
 def test_a_failed_move_says_how_to_go_back(run: RunCommand, stub: StubCluster) -> None:

@@ -19,8 +19,7 @@ from broker_stub import Settings, StubCluster
 from pyspark_rocketmq.cli.drafts import LineReader
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
-from tests.cli.fixtures import Ran, RunCommand, environment
-from tests.cli.test_terminal import PROGRAM, ROOT, SECONDS
+from tests.cli.fixtures import PROGRAM, ROOT, SECONDS, Ran, RunCommand, environment
 from tests.flows.world import until
 
 TOPIC = "drafts"

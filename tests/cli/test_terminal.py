@@ -9,6 +9,7 @@ import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import termios
@@ -16,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TextIO
 
 import pytest
@@ -26,14 +26,10 @@ from broker_stub.faults import NAME_SERVER, Fault
 from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.cli.main import main
 from pyspark_rocketmq.cli.table import find_command
-from tests.cli.fixtures import RunCommand, environment
+from pyspark_rocketmq.cli.waiting import WaitingLine
+from tests.cli.fixtures import ESCAPE, PROGRAM, ROOT, SECONDS, RunCommand, environment
 from tests.cli.test_conventions import CONNECTING, EXAMPLES, first_example, words_of
 from tests.house.test_face import HEAVY
-
-ROOT = Path(__file__).parents[2]
-PROGRAM = [sys.executable, "-m", "pyspark_rocketmq"]
-ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
-SECONDS = 60
 
 
 def _read_all(terminal: int) -> str:
@@ -251,6 +247,34 @@ def test_a_slow_command_tells_that_it_waits(run_on_terminal: RunOnTerminal) -> N
     assert waited and rest.startswith("\r\x1b[K") and "broker-a" in rest
 
 
+@pytest.mark.parametrize("words", [["tail", "orders"], ["lag", "billing", "--watch"]], ids=lambda words: words[0])
+def test_a_stream_tells_that_it_waits_for_the_cluster(run_on_terminal: RunOnTerminal, words: list[str]) -> None:
+    """A command that goes on tells what it waits for until it has begun, and ends as others if it cannot begin."""
+    with StubCluster() as stub:
+        stub.faults.delay(2300, at=NAME_SERVER)
+        code, text = run_on_terminal([*words], NAMESRV_ADDR=stub.name_server)
+
+    assert code == Exit.NOT_FOUND and f"{words[0]}: waiting for the cluster … 2 s\r\x1b[K" in text
+
+
+@pytest.mark.parametrize(
+    ("columns", "drawn"), [(4, " … "), (20, "brokers: wait … 0 s"), (80, "brokers: waiting for the cluster … 0 s")]
+)
+def test_the_waiting_line_fits_the_terminal(columns: int, drawn: str) -> None:
+    """A line that a narrow terminal folds could not be erased."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with open(theirs, "w", encoding="utf-8") as terminal:
+        with WaitingLine(terminal, "brokers: waiting for the cluster", silent_s=0.01):
+            assert select.select([ours], [], [], SECONDS)[0]
+        written = b""
+        while written.count(b"\x1b[K") < 2:
+            written += os.read(ours, 65_536)
+    os.close(ours)
+
+    assert written.decode() == f"\r\x1b[K{drawn}\r\x1b[K"
+
+
 # --- in processes of their own ---------------------------------------------------------------------------------------
 
 
@@ -289,6 +313,13 @@ def test_tables_fit_the_terminal(run_on_terminal: RunOnTerminal, columns: int) -
     assert re.search(r"^total +[0-9]+ ", plain, flags=re.MULTILINE)
 
 
+def test_a_terminal_without_a_width_is_a_usual_one(run_on_terminal: RunOnTerminal) -> None:
+    """With COLUMNS=0, as some terminals in containers have it, nothing disappears."""
+    _, written = run_on_terminal(["lag", "billing"], 0)
+
+    assert ESCAPE.sub("", written).count("orders") == 4
+
+
 def test_no_color_means_no_colours(run_on_terminal: RunOnTerminal) -> None:
     """With NO_COLOR nothing on a terminal has a colour."""
     _, written = run_on_terminal(["topics", "list"], NO_COLOR="1")
@@ -324,6 +355,33 @@ def test_an_output_that_is_closed_early_is_no_error(cli_stub: StubCluster) -> No
     os.close(writing)
 
     assert (ran.returncode, ran.stderr) == (Exit.OUTPUT_CLOSED, "")
+
+
+def test_a_full_disk_is_one_line(cli_stub: StubCluster) -> None:
+    """If a result or help cannot be written, a command says so in one line, and exits with 1."""
+    for words in (["topics", "list"], ["--help"], ["tail", "orders", "--from", "earliest"]):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            ran = subprocess.run(
+                [*PROGRAM, *words],
+                cwd=ROOT, env=environment(cli_stub), stdout=full, stderr=subprocess.PIPE, text=True, timeout=SECONDS,
+                check=False,
+            )  # fmt: skip
+
+        assert (ran.returncode, ran.stderr.count("\n")) == (Exit.FAILED, 1)
+        assert "the result could not be written: No space left on device" in ran.stderr
+
+
+@pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full", ">&-", "<&- >&- 2>&-"])
+def test_a_missing_stream_changes_no_exit_code(cli_stub: StubCluster, streams: str) -> None:
+    """A process that was started without a stream, or with a full one for errors, has its exit code all the same."""
+    line = f'"$@" topics show nowhere {streams}'
+
+    ran = subprocess.run(
+        ["sh", "-c", line, "sh", *PROGRAM],
+        cwd=ROOT, env=environment(cli_stub), capture_output=True, text=True, timeout=SECONDS, check=False,
+    )  # fmt: skip
+
+    assert (ran.returncode, ran.stdout) == (Exit.NOT_FOUND, "") and "unexpected" not in ran.stderr
 
 
 def test_only_debug_shows_a_traceback_and_no_secret(refusing_address: str, cli_stub: StubCluster) -> None:

@@ -21,8 +21,7 @@ from pyspark_rocketmq.pull.settings import PullSettings
 from pyspark_rocketmq.source.commit import GroupCheck, OffsetWriter
 from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
-from tests.cli.fixtures import RunCommand
-from tests.cli.test_terminal import PROGRAM, ROOT, SECONDS
+from tests.cli.fixtures import PROGRAM, ROOT, SECONDS, RunCommand
 from tests.flows.world import World, fresh, sending, until
 from tests.real.servers import CLUSTER_NAME, AdminFailed, RealCluster
 from tests.real.test_cli import Shell, progress

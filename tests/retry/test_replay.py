@@ -28,8 +28,7 @@ from pyspark_rocketmq.model import dead_letter_topic, parse_addresses
 from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.record import Record
-from tests.cli.fixtures import environment
-from tests.cli.test_terminal import PROGRAM, ROOT, SECONDS
+from tests.cli.fixtures import PROGRAM, ROOT, SECONDS, environment
 from tests.flows.world import until
 
 TOPIC, OTHER, GROUP, OWN = "orders", "refunds", "billing", "rejected"

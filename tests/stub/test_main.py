@@ -73,6 +73,8 @@ def test_topics_are_named_with_their_queues() -> None:
         (["--tls", "cert.pem"], "--tls = 'cert.pem'"),
         (["--seed", "nowhere.jsonl"], "--seed = 'nowhere.jsonl'"),
         (["--host", "nowhere.invalid"], "CONNECT"),
+        (["--port", "65536"], "--port = '65536': not a port"),
+        (["--grpc-port", "-1"], "--grpc-port = '-1': not a port"),
     ],
 )
 def test_bad_arguments_end_it_with_a_reason(

@@ -6,7 +6,7 @@ credentials, is told once, and asked nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +14,7 @@ from ...cluster.clocks import skew_ms
 from ...cluster.servers import ServerRequest, Servers
 from ...cluster.survey import BrokerProcess, number_in
 from ...errors import BrokerError, ConnectError, RocketMQError
+from ...lag.measure import deletes_by_force
 from ...net.deadline import Deadline
 from ...wire.bodies import KVTable
 from ...wire.commands import GetBrokerRuntimeInfoRequestHeader
@@ -43,6 +44,10 @@ class CheckedBrokers(NamedTuple):
 
     findings: list[Finding]
     answering: list[BrokerEndpoints]
+    figures: dict[str, dict[str, str]]
+    """The runtime figures of masters, by broker name; a master that does not report them is missing."""
+    addresses: list[Address]
+    """The addresses of the processes that answer, replicas included."""
 
 
 class _Asked(NamedTuple):
@@ -66,8 +71,11 @@ def check_brokers(session: Session, brokers: Sequence[BrokerEndpoints]) -> Check
     asked = map_together(lambda process: _ask(session, servers, process), processes)
     findings = [finding for each in asked for finding in _check_process(session, each)]
     findings += [_without_master(broker) for broker in brokers if all(place.broker_id for place in broker.endpoints)]
-    masters = {each.process.broker_name for each in asked if not each.process.broker_id and _can_say_more(each.info)}
-    return CheckedBrokers(findings, [each for each in brokers if each.broker_name in masters])
+    masters = {each.process.broker_name: each.info for each in asked if not each.process.broker_id}
+    figures = {name: info for name, info in masters.items() if not isinstance(info, RocketMQError)}
+    answering = [each for each in brokers if each.broker_name in masters and _can_say_more(masters[each.broker_name])]
+    addresses = [each.process.address for each in asked if isinstance(each.info, dict | BrokerError)]
+    return CheckedBrokers(findings, answering, figures, addresses)
 
 
 def _ask(session: Session, servers: Servers, process: BrokerProcess) -> _Asked:
@@ -131,8 +139,11 @@ def _without_master(broker: BrokerEndpoints) -> Finding:
 
 def _compare_clocks(place: str, asked: _Asked, info: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a finding if a broker's clock differs from the one here."""
-    skew_s = (skew_ms(info, asked.asked_ms, asked.answered_ms) or 0) / 1000
-    if abs(skew_s) > _SKEW_S:
+    skew = skew_ms(info, asked.asked_ms, asked.answered_ms)
+    if skew is None:
+        what, why = "the broker does not report its start and uptime", "its clock is not checked"
+        yield Finding(Level.UNKNOWN, "clock", place, what, why)
+    elif abs(skew_s := skew / 1000) > _SKEW_S:
         what = f"its clock is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} the one here"
         why = "starts by time, ages and retention are by the broker's clock"
         yield Finding(Level.PROBLEM, "clock", place, what, why, "let both follow the same time servers")
@@ -153,22 +164,24 @@ def check_certificates(session: Session, addresses: Sequence[Address]) -> list[F
     now_s = session.now_ms() / 1000
     ends = map_together(lambda address: _fetch_end(address, net), addresses)
     return [
-        _check_end(str(address), (end - now_s) / _DAY_S)
-        for address, end in zip(addresses, ends, strict=True)
-        if end is not None
+        _check_end(str(address), end, now_s) for address, end in zip(addresses, ends, strict=True) if end is not None
     ]
 
 
-def _fetch_end(address: Address, net: NetSettings) -> float | None:
+def _fetch_end(address: Address, net: NetSettings) -> float | RocketMQError | None:
     from ...net.greeting import fetch_certificate_end
 
     try:
         return fetch_certificate_end(address, replace(net, connect_timeout_s=min(_DEADLINE_S, net.connect_timeout_s)))
-    except RocketMQError:
-        return None
+    except RocketMQError as error:
+        return error
 
 
-def _check_end(place: str, days: float) -> Finding:
+def _check_end(place: str, end: float | RocketMQError, now_s: float) -> Finding:
+    if isinstance(end, RocketMQError):
+        why = "the end of its certificate is not checked"
+        return Finding(Level.UNKNOWN, "certificate", place, describe(end), why, end.advice or None)
+    days = (end - now_s) / _DAY_S
     what = f"is trusted, names the host, and is valid for {days:.0f} days"
     if days >= _RENEWAL_DAYS:
         return Finding(Level.OK, "certificate", place, what)
@@ -179,9 +192,9 @@ def _check_end(place: str, days: float) -> Finding:
 # --- settings --------------------------------------------------------------------------------------------------------
 
 
-def check_settings(session: Session, brokers: Iterable[BrokerEndpoints], recovery_s: float | None) -> Iterator[Finding]:
+def check_settings(session: Session, checked: CheckedBrokers, recovery_s: float | None) -> Iterator[Finding]:
     """Yield what the settings of brokers harm, and how long they keep messages."""
-    clusters = {each.broker_name: each for each in brokers}
+    clusters = {each.broker_name: each for each in checked.answering}
     surveyed = session.cluster.survey.fetch_broker_configs(clusters.values(), Deadline.after(_DEADLINE_S))
     for name, found in surveyed.items():
         if isinstance(found, RocketMQError):
@@ -189,8 +202,19 @@ def check_settings(session: Session, brokers: Iterable[BrokerEndpoints], recover
             what, advice = (refusal.what, refusal.advice) if refusal else (describe(found), found.advice)
             yield Finding(Level.UNKNOWN, "settings", name, what, "retention and others are not checked", advice or None)
             continue
+        yield from _check_identity(clusters[name], found)
         yield from _check_broker_settings(name, found)
-        yield from _check_retention(name, number_in(found, "fileReservedTime"), recovery_s)
+        yield from _check_retention(name, found, checked.figures.get(name, {}), recovery_s)
+
+
+def _check_identity(broker: BrokerEndpoints, settings: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a finding if another broker than the registered one answers at its address."""
+    found = settings.get("brokerClusterName", broker.cluster), settings.get("brokerName", broker.broker_name)
+    if found != (broker.cluster, broker.broker_name):
+        what = f"at its address {broker.master()} answers {found[1]} of cluster {found[0]}"
+        why = "messages and positions would be those of another broker"
+        advice = "check brokerAddressMap, and brokerIP1 of both brokers"
+        yield Finding(Level.PROBLEM, "broker", f"{broker.broker_name} of {broker.cluster}", what, why, advice)
 
 
 def _check_broker_settings(name: str, settings: Mapping[str, str]) -> Iterator[Finding]:
@@ -207,13 +231,21 @@ def _check_broker_settings(name: str, settings: Mapping[str, str]) -> Iterator[F
         yield Finding(Level.WARNING, "settings", name, what, why, "set it to 6 if that is not on purpose")
 
 
-def _check_retention(name: str, hours: int | None, recovery_s: float | None) -> Iterator[Finding]:
-    if hours is None:
-        return
-    what = f"messages are kept for {hours} h"
-    if recovery_s is None or recovery_s < hours * _HOUR_S:
-        yield Finding(Level.OK, "retention", name, what)
-        return
-    what = f"{what}, but recovery may take {recovery_s / _HOUR_S:.1f} h"
-    why = "a query that is down for so long loses messages"
-    yield Finding(Level.PROBLEM, "retention", name, what, why, "raise fileReservedTime, and the disks")
+def _check_retention(
+    name: str, settings: Mapping[str, str], figures: Mapping[str, str], recovery_s: float | None
+) -> Iterator[Finding]:
+    hours = number_in(settings, "fileReservedTime")
+    if deletes_by_force(settings, figures):
+        what, why = "its disk is so full that messages of any age are deleted", "a query that is behind loses messages"
+        yield Finding(
+            Level.PROBLEM, "retention", name, what, why, "free or enlarge the disk, or lower fileReservedTime"
+        )
+    elif hours is None:
+        what, why = "the broker does not report fileReservedTime", "how long messages are kept is not checked"
+        yield Finding(Level.UNKNOWN, "retention", name, what, why)
+    elif recovery_s is None or recovery_s < hours * _HOUR_S:
+        yield Finding(Level.OK, "retention", name, f"messages are kept for {hours} h")
+    else:
+        what = f"messages are kept for {hours} h, but recovery may take {recovery_s / _HOUR_S:.1f} h"
+        why = "a query that is down for so long loses messages"
+        yield Finding(Level.PROBLEM, "retention", name, what, why, "raise fileReservedTime, and the disks")

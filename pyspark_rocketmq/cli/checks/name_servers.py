@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...errors import RocketMQError
 from ...net.deadline import Deadline
 from ..diagnosis import diagnose
+from ..views import show_count
 from .findings import Finding, Level, describe
 from .together import map_together
 
@@ -66,7 +67,7 @@ def check_name_servers(answers: list[NameServerAnswer]) -> Iterator[Finding]:
             yield answer.failure
             continue
         known[answer.address] = {each.broker_name for each in answer.brokers}
-        what = f"answers in {1000 * answer.seconds:.0f} ms, knows {len(answer.brokers)} brokers"
+        what = f"answers in {1000 * answer.seconds:.0f} ms, knows {show_count(len(answer.brokers), 'broker')}"
         yield Finding(Level.OK, "name server", str(answer.address), what)
     yield from _compare(known)
 

@@ -34,10 +34,19 @@ class _Tool(NamedTuple):
 
     name_servers: Sequence[str]
     cluster: str
+    address: str
+    """The address of the broker that has refused."""
 
-    def line(self, command: str, *words: str) -> str:
+    def cluster_line(self, command: str, *words: str) -> str:
         """Return a command line of mqadmin for the whole cluster."""
-        return shlex.join(["mqadmin", command, "-n", ";".join(self.name_servers), "-c", self.cluster, *words])
+        return self._line(command, "-c", self.cluster, *words)
+
+    def broker_line(self, command: str, *words: str) -> str:
+        """Return a command line of mqadmin for the broker alone; others may differ on purpose."""
+        return self._line(command, "-b", self.address, *words)
+
+    def _line(self, command: str, *words: str) -> str:
+        return shlex.join(["mqadmin", command, "-n", ";".join(self.name_servers), *words])
 
 
 _CREDENTIALS: tuple[tuple[re.Pattern[str], str, str], ...] = (
@@ -76,7 +85,7 @@ def explain_refusal(error: RocketMQError, action: str, name_servers: Sequence[st
     for pattern, what, advice in _CREDENTIALS:
         if pattern.search(remark):
             return Refusal(what, advice, is_of_credentials=True)
-    tool = _Tool(name_servers, cluster)
+    tool = _Tool(name_servers, cluster, error.where.get("address", "ADDRESS"))
     for pattern, explain in _PERMISSIONS:
         if found := pattern.search(remark):
             return explain(found, action, tool)
@@ -84,17 +93,26 @@ def explain_refusal(error: RocketMQError, action: str, name_servers: Sequence[st
 
 
 def _explain_acl_2(found: re.Match[str], action: str, tool: _Tool) -> Refusal:
-    kind, name = found["kind"], found["name"]
+    kind, name, user = found["kind"], found["name"], f"User:{found['user']}"
+    resource = f"{kind.lower()}:{name}"
+    if found["denied"]:
+        what = f"a policy denies user {found['user']} the permission {action} for {kind.lower()} {name}"
+        return Refusal(what, f"see its policies: {tool.cluster_line('getAcl', '-s', user)}", resource=resource)
     what = f"user {found['user']} lacks the permission {action} for {kind.lower()} {name}"
-    words = ("-s", f"User:{found['user']}", "-r", f"{kind}:{name}", "-a", action, "-d", "Allow")
-    return Refusal(what, f"grant it: {tool.line('createAcl', *words)}", resource=f"{kind.lower()}:{name}")
+    line = tool.cluster_line("createAcl", "-s", user, "-r", f"{kind}:{name}", "-a", action, "-d", "Allow")
+    # The policy of the same resource loses its actions.
+    advice = f"grant it, with the actions that the user has for it already (mqadmin getAcl) in -a, too: {line}"
+    return Refusal(what, advice, resource=resource)
 
 
 def _explain_acl_1(found: re.Match[str], action: str, tool: _Tool) -> Refusal:
     kind, name = found["kind"], found["name"]
     what = f"the accessKey lacks the permission {action.upper()} for {kind} {name}"
-    words = ("-a", "ACCESS_KEY", "-s", "SECRET_KEY", "-t" if kind == "topic" else "-g", f"{name}={action.upper()}")
-    advice = f"grant it, with all its other permissions in the same line: {tool.line('updateAclConfig', *words)}"
+    entry = f"{name}={action.upper()} to its {kind}Perms"
+    advice = (
+        f"add {entry} in the file of accounts of each broker (conf/plain_acl.yml or conf/acl), which it reads "
+        "again by itself; mqadmin updateAclConfig would take the account's other permissions away"
+    )
     return Refusal(what, advice, resource=f"{kind}:{name}")
 
 
@@ -104,24 +122,28 @@ def _explain_administrator(found: re.Match[str], action: str, tool: _Tool) -> Re
 
 def _explain_topic(found: re.Match[str], action: str, tool: _Tool) -> Refusal:
     name = found["name"]
-    advice = f"allow it: {tool.line('updateTopicPerm', '-t', name, '-p', '6')}"
+    advice = f"allow it: {tool.broker_line('updateTopicPerm', '-t', name, '-p', '6')}"
     return Refusal(f"topic {name} may not be read", advice, resource=f"topic:{name}")
 
 
 def _explain_group(found: re.Match[str], action: str, tool: _Tool) -> Refusal:
     name = found["name"]
-    advice = f"allow it: {tool.line('updateSubGroup', '-g', name, '-s', 'true')}"
+    line = tool.broker_line("updateSubGroup", "-g", name, "-s", "true")
+    advice = f"allow it, with the group's other settings in the same line, which sets them to defaults else: {line}"
     return Refusal(f"group {name} may not consume", advice, resource=f"group:{name}")
 
 
 def _explain_broker(found: re.Match[str], action: str, tool: _Tool) -> Refusal:
-    advice = f"allow it: {tool.line('updateBrokerConfig', '-k', 'brokerPermission', '-v', '6')}"
+    advice = f"allow it: {tool.broker_line('updateBrokerConfig', '-k', 'brokerPermission', '-v', '6')}"
     return Refusal("the broker may not be read", advice)
 
 
 _PERMISSIONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, _Tool], Refusal]], ...] = (
     (
-        re.compile(r"User:(?P<user>\S+) has no permission to access (?P<kind>\w+):(?P<name>[^\s,]+) from"),
+        re.compile(
+            r"User:(?P<user>\S+) has no permission to access (?P<kind>\w+):(?P<name>[^\s,]+) from"
+            r"(?P<denied>.* the decision is deny)?"
+        ),
         _explain_acl_2,
     ),
     (re.compile(r"No (?:default )?permission for (?P<kind>topic|group):(?P<name>[^\s,]+)"), _explain_acl_1),

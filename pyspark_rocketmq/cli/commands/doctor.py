@@ -9,7 +9,7 @@ from ...errors import OptionError
 from ..checks.findings import Finding, Level, Report, make_report
 from ..command import Command, Parameter
 from ..exits import Exit
-from ..views import Column, Note, Table, View
+from ..views import Column, Note, Table, View, show_count
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -40,7 +40,11 @@ def _run(
 def _parse_recovery(text: str | None) -> float | None:
     from ...options.values import OptionText, read_duration_ms
 
-    return None if text is None else read_duration_ms(OptionText("--recovery", text)) / 1000
+    if text is None:
+        return None
+    if text.strip().isdigit():  # Options read such a number as milliseconds, which no recovery takes.
+        raise OptionError("--recovery", text, "has no unit", advice="write 24h or 3d, for example")
+    return read_duration_ms(OptionText("--recovery", text)) / 1000
 
 
 def _names_cluster(session: Session, spark: bool) -> bool:
@@ -58,7 +62,7 @@ def _check_cluster(
 ) -> Iterator[Finding]:
     from ..checks.brokers import check_brokers, check_certificates, check_settings
     from ..checks.name_servers import ask_name_servers, check_name_servers, merge_brokers
-    from ..checks.topics import check_group, check_topic
+    from ..checks.topics import check_group, check_topic, find_holders
 
     note = session.screen.note_step
     note("doctor: asking name servers")
@@ -71,18 +75,20 @@ def _check_cluster(
         why = "topics have no queues without brokers"
         yield Finding(Level.PROBLEM, "brokers", "-", "no broker is registered", why, "check brokers' namesrvAddr")
         return
-    note(f"doctor: asking {len(brokers)} brokers")
+    note(f"doctor: asking {show_count(len(brokers), 'broker')}")
     checked = check_brokers(session, brokers)
     yield from checked.findings
     servers = [each.address for each in answers if not each.failure]
-    yield from check_certificates(session, [*servers, *(each.master() for each in checked.answering)])
-    yield from check_settings(session, checked.answering, recovery_s)
+    yield from check_certificates(session, [*servers, *checked.addresses])
+    yield from check_settings(session, checked, recovery_s)
     away = {each.broker_name for each in brokers} - {each.broker_name for each in checked.answering}
     for topic in topics:
         note(f"doctor: checking topic {topic}")
         yield from check_topic(session, topic, group, brokers, away)
     if group is not None:
-        yield from check_group(session, checked.answering, group)
+        holders = find_holders(session, topics) if topics else None
+        asked = [each for each in checked.answering if holders is None or each.broker_name in holders]
+        yield from check_group(session, asked, group)
 
 
 # --- for people ------------------------------------------------------------------------------------------------------
@@ -90,8 +96,9 @@ def _check_cluster(
 
 def _show(report: Report) -> list[View]:
     rows = [(each.level.value, each.check, each.place, _text(each)) for each in report.findings]
-    columns = (Column(""), Column("check"), Column("place"), Column("finding"))
-    total = f"{report.problems} problems, {report.warnings} warnings, {report.unknown} unknown"
+    columns = (Column(""), Column("check"), Column("place"), Column("finding", is_remark=True))
+    weights = show_count(report.problems, "problem"), show_count(report.warnings, "warning")
+    total = f"{', '.join(weights)}, {report.unknown} unknown"
     return [Table(columns, rows), Note(total)]
 
 

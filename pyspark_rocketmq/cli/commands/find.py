@@ -61,6 +61,8 @@ class Search(NamedTuple):
         """Raise `OptionError` unless exactly one kind of search is given."""
         if [self.key, self.id, self.since].count(None) != 2:
             raise OptionError("find", None, "needs exactly one of --key, --id and --since", advice="see find --help")
+        if not (self.key or self.id or self.since or "").strip():
+            raise OptionError("find", None, "the value of --key, --id or --since is blank", advice="write what to find")
         if self.since is None and (self.until or self.tags or self.sql):
             raise OptionError("find", None, "--until, --tags and --sql go with --since only", advice="leave them out")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import RocketMQError
-from ..asking import fetch_brokers
+from ..asking import fetch_brokers, part_silent
 from ..command import Command, Parameter
 from ..exits import NotFound
 from ..values import Trouble, trouble, troubles_of
@@ -156,7 +156,8 @@ def _show_group(session: Session, group: str) -> ShownGroup:
     survey = session.cluster.survey
     brokers = fetch_brokers(session)
     configs = survey.fetch_group_configs(brokers)
-    connections = survey.fetch_connections(brokers, group)
+    others, silent = part_silent(brokers, configs)
+    connections = {**survey.fetch_connections(others, group), **silent}
     settings = tuple(
         _settings(name, each)
         for name, found in configs.items()

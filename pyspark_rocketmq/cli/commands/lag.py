@@ -13,7 +13,7 @@ from ..asking import fetch_brokers, may_pass
 from ..command import Command, Parameter
 from ..exits import Exit, NotFound
 from ..values import Moment, Trouble, moment, troubles_of
-from ..views import Column, Note, Table, View, show_size, show_span, show_troubles
+from ..views import Column, Note, Table, View, show_count, show_size, show_span, show_troubles
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -56,7 +56,8 @@ def _run(
 
 def watch_lag(session: Session, group: str, topic: str | None, interval: float) -> Iterator[GroupLag]:
     """Yield the lag again and again; after the first time, a failure that may pass is told, and the watch goes on."""
-    measured = _measure(session, group, topic)
+    with session.screen.waiting("lag: waiting for the cluster"):
+        measured = _measure(session, group, topic)
     while True:
         if not session.screen.as_json:
             session.screen.clear()
@@ -126,7 +127,9 @@ def _show(lag: GroupLag) -> list[View]:
     rows = [_row(each) for each in lag.queues]
     views: list[View] = [Table(_COLUMNS, [*rows, _total_row(lag.total)])]
     if lag.total.unknown_queues:
-        views.append(Note(f"{lag.total.unknown_queues} queues are unknown and not in the total", is_warning=True))
+        verb = "is" if lag.total.unknown_queues == 1 else "are"
+        text = f"{show_count(lag.total.unknown_queues, 'queue')} {verb} unknown and not in the total"
+        views.append(Note(text, is_warning=True))
     if lag.total.gone.value:
         at_least = "at least " if lag.total.gone.is_bound else ""
         views.append(Note(f"{at_least}{lag.total.gone.value} of the messages are deleted already", is_warning=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Collection, Mapping
@@ -19,7 +18,7 @@ from ..exits import Exit, NotFound
 from ..moving import commit, find_brokers, require_group, require_no_members, require_still_alone, require_unmoved
 from ..positions import WHERE, Origin, nest, read_file, readable_queues, require_origin, resolve, resolve_file
 from ..values import Moment, moment
-from ..views import Column, Note, Table, Text, View
+from ..views import Column, Note, Table, Text, View, show_count
 
 if TYPE_CHECKING:
     from ...cluster.routes import BrokerEndpoints
@@ -185,7 +184,9 @@ def _at(session: Session, when: str, topic: tuple[str, ...]) -> StartingOffsets:
 
 
 def _show_starting(found: StartingOffsets) -> list[View]:
-    return [Text(json.dumps(found.starting_offsets, ensure_ascii=False))]
+    from ..documents import write_json
+
+    return [Text(write_json(found.starting_offsets, is_ascii=True))]
 
 
 def _export(session: Session, group: str, topic: tuple[str, ...]) -> Export:
@@ -211,7 +212,7 @@ def _find_origin(session: Session, brokers: Collection[str] | None = None) -> Or
 def _show_export(found: Export) -> list[View]:
     from ..documents import write_json
 
-    return [Text(write_json(found, indent=2))]
+    return [Text(write_json(found, indent=2, is_ascii=True))]
 
 
 # --- seek, import ----------------------------------------------------------------------------------------------------
@@ -336,7 +337,7 @@ def _verdict(moved: Moved, values: dict[str, Any]) -> int:
 
 
 def _show_moved(moved: Moved) -> list[View]:
-    where = f"{moved.queues} queues at {', '.join(moved.brokers)}"
+    where = f"{show_count(moved.queues, 'queue')} at {', '.join(moved.brokers)}"
     if not moved.moves:
         return [Note(f"group {moved.group} stands there already in {where}: nothing to move")]
     columns = (
@@ -356,7 +357,8 @@ def _show_moved(moved: Moved) -> list[View]:
         return [*views, Note("moved; there was no position before")]
     if staying := sum(each.before is None for each in moved.moves):
         views.append(Note(f"the undo is not complete: {_staying(staying)}", is_warning=True))
-    return [*views, Note(f"moved; undo: {moved.undo}")]
+    # The command is no part of the note, which a terminal folds: folded, it could not be copied.
+    return [*views, Note("moved; undo:"), Text(moved.undo)]
 
 
 def _move_row(move: Move) -> tuple[str, ...]:

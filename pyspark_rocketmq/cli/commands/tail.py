@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from ...errors import OptionError, RocketMQError
 from ...model import MessageQueue, QueueBounds, QueueRange
 from ..asking import may_pass
+from ..checks.together import map_together
 from ..command import Command, Parameter
 from ..messages import BODY, FILTERS, MessageRow, make_filter, read_messages, show_messages, to_row
 from ..positions import resolve_time
-from ..views import View
+from ..views import View, show_count
 
 if TYPE_CHECKING:
     from ...client.message import ReceivedMessage
@@ -33,9 +34,10 @@ def _run(
 ) -> Iterator[MessageRow]:
     if count is not None and count < 1:
         raise OptionError("--count", str(count), "out of range", advice="give at least 1, or leave it out")
-    queues = session.cluster.routes.route(topic).readable
-    subscription = make_filter(session, queues, tags, sql)
-    positions = resolve_time(session.cluster, queues, "--from", start, now_ms=session.now_ms())
+    with session.screen.waiting("tail: waiting for the cluster"):
+        queues = session.cluster.routes.route(topic).readable
+        subscription = make_filter(session, queues, tags, sql)
+        positions = resolve_time(session.cluster, queues, "--from", start, now_ms=session.now_ms())
     messages = Follower(session, topic, positions, subscription).follow()
     return (to_row(each, body) for each in islice(messages, count))
 
@@ -56,8 +58,8 @@ class Follower:
         self._subscription = subscription
         self._away: frozenset[MessageQueue] = frozenset()
         """The queues that have left the route."""
-        self._failures: frozenset[str] = frozenset()
-        """The failures of the last round."""
+        self._failures: frozenset[_Failure] = frozenset()
+        """The places of the last round's failures."""
 
     def follow(self) -> Iterator[ReceivedMessage]:
         """Yield messages from the positions on, for ever; queues that are new are read from their first message."""
@@ -85,10 +87,10 @@ class Follower:
         for error in failures:
             if not may_pass(error):
                 raise error
-        texts = frozenset(f"{error}; going on" for error in failures)
-        for text in sorted(texts - self._failures):
-            self._session.screen.warn(text)
-        self._failures = texts
+        places = {_failure_of(error): error for error in failures}
+        for place in sorted(places.keys() - self._failures):
+            self._session.screen.warn(f"{places[place]}; going on")
+        self._failures = frozenset(places)
 
     def _find_waiting(self, failures: list[RocketMQError]) -> list[QueueRange]:
         """Return the ranges that wait to be read; brokers that do not answer go to `failures`."""
@@ -101,19 +103,28 @@ class Follower:
     def _fetch_bounds(
         self, queues: Collection[MessageQueue], failures: list[RocketMQError]
     ) -> dict[MessageQueue, QueueBounds]:
-        """Return the bounds of the queues, by one burst; after a failure, broker by broker."""
+        """Return the bounds of the queues, by one burst; while a broker fails, each is asked by itself, together."""
         fetch = self._session.cluster.offsets.fetch_bounds
-        try:
-            return fetch(queues)
-        except RocketMQError as error:
-            if not may_pass(error):
-                raise
-        bounds: dict[MessageQueue, QueueBounds] = {}
-        for _, held in groupby(sorted(queues, key=_broker_of), key=_broker_of):
+        if not self._failures:
             try:
-                bounds |= fetch(list(held))
+                return fetch(queues)
             except RocketMQError as error:
-                failures.append(error)
+                if not may_pass(error):
+                    raise
+
+        def ask(held: list[MessageQueue]) -> dict[MessageQueue, QueueBounds] | RocketMQError:
+            try:
+                return fetch(held)
+            except RocketMQError as error:
+                return error
+
+        by_broker = groupby(sorted(queues, key=_broker_of), key=_broker_of)
+        bounds: dict[MessageQueue, QueueBounds] = {}
+        for found in map_together(ask, [list(held) for _, held in by_broker]):
+            if isinstance(found, RocketMQError):
+                failures.append(found)
+            else:
+                bounds |= found
         return bounds
 
     def _range(self, queue: MessageQueue, bounds: QueueBounds) -> QueueRange | None:
@@ -135,9 +146,17 @@ class Follower:
     def _tell_of_left_queues(self, queues: Collection[MessageQueue]) -> None:
         away = frozenset(self._positions.keys() - set(queues))
         for broker, count in Counter(map(_broker_of, away - self._away)).items():
-            what = f"{count} queues of {broker} are not in the route any more"
-            self._session.screen.warn(f"{what}; they are read on when they come back")
+            what, them = f"{show_count(count, 'queue')} of {broker} left the route", "it" if count == 1 else "them"
+            self._session.screen.warn(f"{what}, to be read on when the route has {them} again")
         self._away = away
+
+
+_Failure = tuple[str, str, str]
+
+
+def _failure_of(error: RocketMQError) -> _Failure:
+    """Return which broker fails and how; the texts of one failure have other numbers in each round."""
+    return error.code, error.where.get("broker", ""), error.where.get("address", "")
 
 
 def _broker_of(queue: MessageQueue) -> str:

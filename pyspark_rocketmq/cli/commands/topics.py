@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import RocketMQError
-from ..asking import fetch_brokers
+from ..asking import fetch_brokers, part_silent
 from ..command import Command, Parameter
 from ..values import Moment, Trouble, moment, troubles_of
 from ..views import Column, Facts, Note, Table, View, show_time, show_troubles
@@ -179,7 +179,8 @@ def _show_topic(session: Session, topic: str) -> ShownTopic:
     route = cluster.routes.route(topic)
     brokers = list(route.brokers.values())
     configs = cluster.survey.fetch_topic_configs(brokers)
-    stats = cluster.survey.fetch_topic_stats(brokers, topic)
+    others, silent = part_silent(brokers, configs)
+    stats = {**cluster.survey.fetch_topic_stats(others, topic), **silent}
     parts = [
         BrokerPart(
             name, each.read_queue_nums, each.write_queue_nums, _permissions(each.perm), dict(each.attributes or {})
