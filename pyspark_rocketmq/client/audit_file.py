@@ -58,6 +58,13 @@ class Stretch:
     start: int
     end: int
 
+    def cut(self, start: int, end: int) -> None:
+        """Take away offsets at the front or at the end; those in the middle stay, with letters on both sides."""
+        if start <= self.start:
+            self.start = max(self.start, end)
+        elif end >= self.end:
+            self.end = min(self.end, start)
+
 
 @dataclass(slots=True)
 class History:
@@ -126,16 +133,18 @@ class History:
             self.open[letter.place] = letter
         else:
             raise ValueError(f"unknown event {event!r}")
-        self._pass(letter.place.broker, letter.place.queue_id, letter.place.offset + 1)
+        if unread := self.unread.get(letter.place[:2]):
+            unread.start = max(unread.start, letter.place.offset + 1)
 
     def _note_gone(self, broker: str, queue_id: int, start: int, end: int) -> None:
-        for place in [each for each in self.open if each[:2] == (broker, queue_id) and start <= each.offset < end]:
-            del self.open[place]
-        self._pass(broker, queue_id, end)
-
-    def _pass(self, broker: str, queue_id: int, to: int) -> None:
+        if end - start <= len(self.open):
+            places = [LetterPlace(broker, queue_id, offset) for offset in range(start, end)]
+        else:
+            places = [each for each in self.open if each[:2] == (broker, queue_id) and start <= each.offset < end]
+        for place in places:
+            self.open.pop(place, None)
         if unread := self.unread.get((broker, queue_id)):
-            unread.start = max(unread.start, to)
+            unread.cut(start, end)
 
 
 def _identity_of(entry: Mapping[str, Any]) -> Identity:

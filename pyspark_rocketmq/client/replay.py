@@ -17,10 +17,11 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..broker_errors import FlowControl, GoAway, SystemBusy
+from ..broker_errors import FlushDiskTimeout, FlushSlaveTimeout, ServiceNotAvailable, SlaveNotAvailable
 from ..cluster.cluster import Cluster
 from ..errors import (
     LocalProtocolError,
@@ -35,10 +36,11 @@ from ..errors import (
 )
 from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue, QueueBounds, QueueRange, SendRequest, is_topic_name
 from ..pull.settings import PullSettings
+from ..send.failures import NextStep, judge
 from ..send.outcome import Outcome
 from ..send.pipeline import SendPipeline
 from ..send.settings import SendSettings
-from .audit_file import FORMAT, AuditFile, Entry, History, Identity, LetterPlace, Stretch
+from .audit_file import FORMAT, AuditFile, Entry, History, Identity, LetterPlace
 from .letters import LetterFilter, StoredLetter, fetch_letter_bounds
 from .range_reading import Warn, read_queue_ranges
 
@@ -54,8 +56,17 @@ _MOST_LISTED = 100
 _DEADLINE_IN_ATTEMPTS = 10
 """The time after which a send has failed, in timeouts of an attempt."""
 _PULLS = PullSettings(batch_size=_SLICE, pull_timeout_s=5.0, max_retries=2, stall_timeout_s=30.0)
-_NOT_OF_ONE_LETTER = (TransportError, NoBrokerAvailable, QueueMoved, SystemBusy, FlowControl, GoAway)
-"""Errors that the next letters would meet, too."""
+_NOT_OF_ONE_LETTER = (
+    TransportError,
+    NoBrokerAvailable,
+    QueueMoved,
+    ServiceNotAvailable,
+    FlushDiskTimeout,
+    FlushSlaveTimeout,
+    SlaveNotAvailable,
+)
+"""Errors that the next letters would meet, too, beside those of busy brokers."""
+_STATUS_ADVICE = "look for the cause at the broker and its replicas; the next run sends the letter again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +190,13 @@ class _Due(NamedTuple):
     request: SendRequest
 
 
+class _Refused(NamedTuple):
+    """A letter that cannot be sent."""
+
+    letter: StoredLetter
+    error: RocketMQError
+
+
 class _Replay:
     """One run of a replay."""
 
@@ -217,8 +235,11 @@ class _Replay:
         bounds = fetch_letter_bounds(self._cluster, topic)
         chosen = fetch_letter_bounds(self._cluster, topic, wanted.queue) if wanted.queue else bounds
         ranges = [QueueRange(queue, each.min_offset, each.max_offset) for queue, each in chosen.items()]
-        self._begin(ranges)
-        self._note_losses_since(bounds)
+        begin = self._beginning(ranges)
+        if self._history.header:
+            _require_same(self._history.header, begin)
+            self._note_losses_since(bounds)
+        self._write([begin])
         try:
             for each in ranges:
                 self._replay_queue(each)
@@ -227,10 +248,13 @@ class _Replay:
         self._write([{"event": "end", "counts": str(self._report)}])
         return self._report
 
-    def _begin(self, ranges: Sequence[QueueRange]) -> None:
-        """Write the beginning of a run; raise `OptionError` if the file is of another replay."""
+    def _beginning(self, ranges: Sequence[QueueRange]) -> Entry:
+        """Return the line that begins a run.
+
+        It takes the place of earlier runs' ranges, so what these have lost must be recorded before it.
+        """
         brokers = self._cluster.survey.fetch_brokers()
-        begin = {
+        return {
             "event": "begin",
             "format": FORMAT,
             "topic": self._settings.topic,
@@ -239,9 +263,6 @@ class _Replay:
             "clusters": sorted({each.cluster for each in brokers}),
             "ranges": [_queue_entry(each.queue) | {"start": each.start, "end": each.end} for each in ranges],
         }
-        if self._history.header:
-            _require_same(self._history.header, begin)
-        self._write([begin])
 
     # --- one queue ---------------------------------------------------------------------------------------------------
 
@@ -250,11 +271,9 @@ class _Replay:
             piece = wanted._replace(start=start, end=min(wanted.end, start + _SLICE))
             letters = _read_slice(self._cluster, piece, _log.info)
             self._note_losses(piece, letters)
-            due = list(self._choose(letters))
-            for first in range(0, len(due), self._group_size):
-                self._send(due[first : first + self._group_size])
-                self._told(self._report)
-            if not due:
+            chosen = list(self._choose(letters))
+            for first in range(0, max(1, len(chosen)), self._group_size):
+                self._send(chosen[first : first + self._group_size])
                 self._told(self._report)
 
     @property
@@ -263,30 +282,27 @@ class _Replay:
         rate = self._settings.rate
         return _SLICE if rate is None else max(1, min(_SLICE, int(rate * _MOMENT_S)))
 
-    def _choose(self, letters: Iterable[StoredLetter]) -> Iterator[_Due]:
-        """Yield the letters that are to be sent; count the others, and record those that cannot be sent."""
-        refused = []
+    def _choose(self, letters: Iterable[StoredLetter]) -> Iterator[_Due | _Refused]:
+        """Yield the letters that are to be sent, and those that cannot be, in their order; count the others."""
         for number, letter in enumerate(letters):
             if not self._settings.wanted.wants(letter):
                 self._report.unwanted += 1
             elif _identity(letter) in self._history.landed:
                 self._report.sent_before += 1
-            elif isinstance(due := self._prepare(letter, number), _Due):
-                yield due
             else:
-                refused.append(self._fail(letter, due))
-        self._write(refused)
+                yield self._prepare(letter, number)
 
-    def _prepare(self, letter: StoredLetter, number: int) -> _Due | RocketMQError:
-        """Return a letter with its target and request, or the error because of which it cannot be sent."""
+    def _prepare(self, letter: StoredLetter, number: int) -> _Due | _Refused:
+        """Return a letter with its target and request, or with the error because of which it cannot be sent."""
         try:
             target = self._settings.to or letter.require_origin()
             request = letter.to_request(target, number)
         except RocketMQError as error:
             where, queue_id, offset = letter.queue, letter.queue.queue_id, letter.offset
-            return error.locate(topic=where.topic, broker=where.broker_name, queue_id=queue_id, offset=offset)
+            error.locate(topic=where.topic, broker=where.broker_name, queue_id=queue_id, offset=offset)
+            return _Refused(letter, error)
         fault = self._fault_of(target)
-        return _Due(letter, target, request) if fault is None else copy.copy(fault)
+        return _Due(letter, target, request) if fault is None else _Refused(letter, copy.copy(fault))
 
     def _fault_of(self, target: str) -> RocketMQError | None:
         """Return why a target takes no messages; a topic that does not exist is not created by its first message."""
@@ -303,12 +319,14 @@ class _Replay:
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
-    def _send(self, group: Sequence[_Due]) -> None:
+    def _send(self, chosen: Sequence[_Due | _Refused]) -> None:
         """Send letters, each recorded before and after; raise if the next ones would fail for the same reason.
 
+        The lines before are in the order of offsets, because each says that the run has passed the letters before it.
         If this is interrupted, the sends in flight are waited for, so that their landing is recorded, too.
         """
-        self._write([_entry("intended", each.letter, target=each.target) for each in group])
+        self._write([self._first_line(each) for each in chosen])
+        group = [each for each in chosen if isinstance(each, _Due)]
         if self._audit is None:
             for each in group:
                 self._count(each)
@@ -325,14 +343,22 @@ class _Replay:
         finally:
             outcomes = self._pipeline.take_outcomes()
             self._write([self._settle(by_row[next(iter(each.request.rows))], each) for each in outcomes])
-        if error := next((each.error for each in outcomes if isinstance(each.error, _NOT_OF_ONE_LETTER)), None):
+        if error := next((each.error for each in outcomes if each.error and _is_of_all(each.error)), None):
             raise error
+
+    def _first_line(self, chosen: _Due | _Refused) -> Entry:
+        """Return the line about a letter before its group is sent; count it if it cannot be."""
+        if isinstance(chosen, _Refused):
+            return self._fail(chosen.letter, chosen.error)
+        return _entry("intended", chosen.letter, target=chosen.target)
 
     def _settle(self, due: _Due, outcome: Outcome) -> Entry:
         """Count the outcome of a letter, and return the line about it."""
         letter, receipt = due.letter, outcome.receipt
         if outcome.error is not None or receipt is None:
             error = outcome.error or LocalProtocolError("no receipt")
+            if receipt is not None:
+                error.advice = _STATUS_ADVICE
             return self._fail(letter, error, due.target, may_be_stored=outcome.is_unknown or receipt is not None)
         self._count(due)
         landed = _queue_entry(receipt.queue) | {"offset": receipt.queue_offset}
@@ -362,33 +388,42 @@ class _Replay:
         """Record the letters of a range that are gone, after its master has answered."""
         gone = list(_gaps(wanted, (each.offset for each in letters)))
         if gone:
-            fetch_letter_bounds(self._cluster, wanted.queue.topic, _name(wanted.queue))
-        for identity in map(_identity, letters):
-            if self._history.open.get(identity.place, identity) != identity:
-                gone.append(_gone_at(identity.place))
+            self._require_queue(wanted.queue)
+        held = self._history.open
+        gone += _merge(each.place for each in map(_identity, letters) if held.get(each.place, each) != each)
         self._note_gone(gone)
+
+    def _require_queue(self, queue: MessageQueue) -> None:
+        """Raise unless the master of a queue answers, without which letters may only seem to be gone."""
+        if queue not in fetch_letter_bounds(self._cluster, queue.topic):
+            what, advice = "the route of the dead letters does not have the queue any more", "replay again when it does"
+            raise QueueMoved(what, advice=advice, topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id)
 
     def _note_losses_since(self, bounds: Mapping[MessageQueue, QueueBounds]) -> None:
         """Record letters that earlier runs have not sent, and that lie outside of their queue now."""
         history = self._history
         known = {(queue.broker_name, queue.queue_id): each for queue, each in bounds.items()}
         here = [each for each in history.open if each[:2] in known]
-        gone = [_gone_at(each) for each in here if not _holds(known[each[:2]], each.offset)]
+        gone = [*_merge(each for each in here if not _holds(known[each[:2]], each.offset))]
+        away = len(history.open) - len(here)
         for name, rest in history.unread.items():
-            if name in known:
-                gone += self._unread(MessageQueue(self._settings.topic, *name), rest, known[name])
+            if held := known.get(name):
+                gone += self._unread(name, rest.start, min(rest.end, held.min_offset))
+                gone += self._unread(name, max(rest.start, held.max_offset), rest.end)
+            else:
+                away += sum(each.end - each.start for each in self._unread(name, rest.start, rest.end))
         self._note_gone(gone)
-        if away := len(history.open) - len(here):
+        if away:
             self._report.failed_count += away
-            self._warn(f"{away} letters that earlier runs have not sent cannot be read: no route has their queues now")
+            what = "letters that earlier runs have not sent, or not read, cannot be read"
+            self._warn(f"{away} {what}: no route has their queues now")
 
-    def _unread(self, queue: MessageQueue, rest: Stretch, bounds: QueueBounds) -> Iterator[GoneLetters]:
-        """Yield what is gone of the letters that an interrupted run has not read; some may have landed before it."""
-        landed = sorted(each.place.offset for each in self._history.landed if each.place[:2] == queue[1:])
-        before = QueueRange(queue, rest.start, min(rest.end, bounds.min_offset))
-        behind = QueueRange(queue, max(rest.start, bounds.max_offset), rest.end)
-        for part in (before, behind):
-            yield from _gaps(part, (offset for offset in landed if part.start <= offset < part.end))
+    def _unread(self, name: tuple[str, int], start: int, end: int) -> Iterator[GoneLetters]:
+        """Yield the offsets that an interrupted run has not read, without letters that an earlier run has recorded."""
+        queue = MessageQueue(self._settings.topic, *name)
+        recorded = chain((each.place for each in self._history.landed), self._history.open)
+        offsets = sorted(each.offset for each in recorded if each[:2] == name and start <= each.offset < end)
+        return _gaps(QueueRange(queue, start, end), offsets)
 
     def _note_gone(self, gone: Collection[GoneLetters]) -> None:
         report = self._report
@@ -396,8 +431,8 @@ class _Replay:
             report.gone_count += each.end - each.start
             if len(report.gone) < _MOST_LISTED:
                 report.gone.append(each)
-                queue = f"{shown(each.broker)}/{each.queue_id}"
-                self._warn(f"dead letters from {each.start} to {each.end} of {queue} are gone, and were not sent")
+                where = f"dead letters from {each.start} to {each.end} of {shown(each.broker)}/{each.queue_id}"
+                self._warn(f"{where} are gone, and none is known to have landed")
         self._write([_gone_entry(each) for each in gone])
 
 
@@ -434,16 +469,21 @@ def _identity(letter: StoredLetter) -> Identity:
     return Identity(place, letter.message_id, letter.stored_ms)
 
 
-def _name(queue: MessageQueue) -> str:
-    return f"{queue.broker_name}/{queue.queue_id}"
-
-
 def _holds(bounds: QueueBounds, offset: int) -> bool:
     return bounds.min_offset <= offset < bounds.max_offset
 
 
-def _gone_at(place: LetterPlace) -> GoneLetters:
-    return GoneLetters(place.broker, place.queue_id, place.offset, place.offset + 1)
+def _is_of_all(error: RocketMQError) -> bool:
+    """Return whether the next letters would meet an error, too."""
+    return isinstance(error, _NOT_OF_ONE_LETTER) or judge(error).next_step is NextStep.PAUSE
+
+
+def _merge(places: Iterable[LetterPlace]) -> Iterator[GoneLetters]:
+    """Yield consecutive places as one."""
+    ordered = sorted(places)
+    for _, run in groupby(enumerate(ordered), lambda each: (each[1][:2], each[1].offset - each[0])):
+        (_, first), *more = run
+        yield GoneLetters(*first, first.offset + 1 + len(more))
 
 
 def _gaps(wanted: QueueRange, offsets: Iterable[int]) -> Iterator[GoneLetters]:

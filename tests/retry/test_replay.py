@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from pyspark_rocketmq.client.letters import LetterFilter
 from pyspark_rocketmq.client.replay import ReplayReport, ReplaySettings, replay_letters
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.errors import OptionError, RocketMQError, TopicNotFound, TransportError
+from pyspark_rocketmq.errors import BrokerError, OptionError, RocketMQError, TopicNotFound, TransportError
 from pyspark_rocketmq.model import dead_letter_topic, parse_addresses
 from pyspark_rocketmq.net.settings import NetSettings
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
@@ -36,6 +36,7 @@ TOPIC, OTHER, GROUP, OWN = "orders", "refunds", "billing", "rejected"
 DEAD = dead_letter_topic(GROUP)
 SEND = RequestCode.SEND_MESSAGE_V2
 COMPLAINTS: list[str] = []
+WRITE = AuditFile.write
 
 
 @pytest.fixture
@@ -335,6 +336,41 @@ def test_what_cannot_be_sent_is_named_and_tried_again(stub: StubCluster, audit: 
     assert [each.body for each in revived(stub, "deleted", after=1)] == [b"nowhere"]
 
 
+@pytest.mark.parametrize(
+    ("code", "remark"),
+    [
+        (ResponseCode.SYSTEM_ERROR, "[REJECTREQUEST]system busy, start flow control for a while"),
+        (ResponseCode.SERVICE_NOT_AVAILABLE, "the broker's disk is full"),
+    ],
+)
+def test_a_broker_that_takes_nothing_ends_the_replay(stub: StubCluster, audit: Path, code: int, remark: str) -> None:
+    """If a broker takes no messages now, the replay ends, and does not try all letters in vain."""
+    for number in range(70):
+        stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
+    stub.faults.answer(code, remark, on=SEND, times=None)
+
+    with pytest.raises(BrokerError):
+        replay(stub, audit, timeout_s=0.1)
+
+    assert len(lines(audit, "failed")) == 64
+    stub.faults.clear()
+    assert replay(stub, audit).sent_count == 70
+
+
+def test_a_status_of_doubt_ends_the_replay(stub: StubCluster, audit: Path) -> None:
+    """If the broker's replica is away, few letters are sent that the next run repeats, and the advice fits."""
+    for number in range(70):
+        stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
+    stub.faults.status(ResponseCode.SLAVE_NOT_AVAILABLE, on=SEND, times=None)
+
+    with pytest.raises(BrokerError) as raised:
+        replay(stub, audit)
+
+    assert len(stub.messages(TOPIC)) == 64
+    assert all(each["mayBeStored"] for each in lines(audit, "failed"))
+    assert "the next run sends the letter again" in raised.value.advice
+
+
 def test_a_broker_that_is_away_ends_the_replay(audit: Path) -> None:
     """If the target's broker cannot be reached, the replay ends with the error, and the next one sends the rest."""
     with StubCluster(2, topics={}) as stub:
@@ -380,31 +416,27 @@ def test_letters_that_retention_passes_are_told(stub: StubCluster, audit: Path) 
     assert (report.sent_count, report.gone_count) == (64 + 50, 36)
     [gone] = lines(audit, "gone")
     assert (gone["start"], gone["end"]) == (64, 100)
-    assert COMPLAINTS == ["dead letters from 64 to 100 of broker-a/0 are gone, and were not sent"]
+    assert COMPLAINTS == ["dead letters from 64 to 100 of broker-a/0 are gone, and none is known to have landed"]
 
 
 def test_failed_letters_that_retention_takes_are_told_once(stub: StubCluster, audit: Path) -> None:
-    """A letter that failed and is deleted before the next run is reported by that run, and by no later one."""
+    """Letters that failed and are deleted before the next run are reported by that run in one, and by no later one."""
+    stub.put(DEAD, b"no origin", queue_id=0)
     stub.put(DEAD, b"no origin", queue_id=0)
     bury(stub, "a")
     replay(stub, audit)
-    stub.expire(DEAD, 0, 1)
+    stub.expire(DEAD, 0, 2)
 
     second, third = replay(stub, audit), replay(stub, audit)
 
-    assert [(each.start, each.end) for each in second.gone] == [(0, 1)]
+    assert [(each.start, each.end) for each in second.gone] == [(0, 2)]
     assert (second.sent_before, second.failed_count, third.gone_count) == (1, 0, 0)
 
 
 def test_unread_letters_of_a_killed_run_that_are_gone_are_told(stub: StubCluster, audit: Path) -> None:
     """Letters that a run was to read when it was killed, and that are deleted before the next, are reported."""
     bury(stub, *map(str, range(10)))
-
-    def stop(report: ReplayReport) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        replay(stub, audit, rate=30, told=stop)
+    stop_after_first_group(stub, audit)
     sent = len(lines(audit, "landed"))
     stub.expire(DEAD, 0, 8)
     report = replay(stub, audit)
@@ -412,6 +444,68 @@ def test_unread_letters_of_a_killed_run_that_are_gone_are_told(stub: StubCluster
     assert 0 < sent < 8
     assert [(each.start, each.end) for each in report.gone] == [(sent, 8)]
     assert report.sent_count == 2
+
+
+def test_letters_behind_one_that_failed_are_told_when_gone(stub: StubCluster, audit: Path) -> None:
+    """A letter that cannot be sent is recorded in its turn: the letters before it are not taken for read."""
+    bury(stub, *map(str, range(10)))
+    stub.put(DEAD, b"no origin", queue_id=0)
+    stop_after_first_group(stub, audit)
+    sent = len(lines(audit, "landed"))
+    stub.expire(DEAD, 0, 8)
+
+    report = replay(stub, audit)
+
+    assert [(each.start, each.end) for each in report.gone] == [(sent, 8)]
+
+
+def test_losses_are_recorded_before_a_new_run_begins(
+    stub: StubCluster, audit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a run is killed while it begins, the next one knows what an earlier run has not read."""
+    bury(stub, *map(str, range(10)))
+    stop_after_first_group(stub, audit)
+    sent = len(lines(audit, "landed"))
+    stub.expire(DEAD, 0, 8)
+    monkeypatch.setattr(AuditFile, "write", write_one_line_and_die)
+    with pytest.raises(KeyboardInterrupt):
+        replay(stub, audit)
+    monkeypatch.undo()
+
+    replay(stub, audit)
+
+    assert [(each["start"], each["end"]) for each in lines(audit, "gone")] == [(sent, 8)]
+
+
+def write_one_line_and_die(file: AuditFile, entries: Iterable[Any]) -> None:
+    """Write the lines of one call, as a process does that is killed next."""
+    WRITE(file, entries)
+    raise KeyboardInterrupt
+
+
+def test_letters_of_a_broker_without_a_route_are_told(audit: Path) -> None:
+    """If the route loses queues that an interrupted run was to read, the next run says so, and does not succeed."""
+    with StubCluster(2, topics={TOPIC: 1, DEAD: 1}) as stub:
+        for broker in ("broker-a", "broker-b"):
+            for number in range(10):
+                stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, broker=broker, queue_id=0)
+        stop_after_first_group(stub, audit)
+        stub.remove_queue(DEAD, broker="broker-b")
+
+        report = replay(stub, audit)
+
+        assert (report.failed_count, report.gone_count) == (10, 0)
+        assert "10 letters" in COMPLAINTS[-1] and "no route has their queues now" in COMPLAINTS[-1]
+
+
+def stop_after_first_group(stub: StubCluster, audit: Path) -> None:
+    """Begin a replay, and end it after its first group of letters."""
+
+    def stop(report: ReplayReport) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replay(stub, audit, rate=30, told=stop)
 
 
 def test_a_topic_that_was_created_again_has_other_letters(stub: StubCluster, audit: Path) -> None:
