@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, groupby
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from ..broker_errors import FlushDiskTimeout, FlushSlaveTimeout, ServiceNotAvailable, SlaveNotAvailable
 from ..cluster.cluster import Cluster
+from ..cluster.names import Namespace
 from ..errors import (
     LocalProtocolError,
     NoBrokerAvailable,
@@ -34,14 +35,14 @@ from ..errors import (
     TransportError,
     shown,
 )
-from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue, QueueBounds, QueueRange, SendRequest, is_topic_name
+from ..model import MessageQueue, QueueBounds, QueueRange, SendRequest
 from ..pull.settings import PullSettings
 from ..send.failures import NextStep, judge
 from ..send.outcome import Outcome
 from ..send.pipeline import SendPipeline
 from ..send.settings import SendSettings
 from .audit_file import FORMAT, AuditFile, Entry, History, Identity, LetterPlace
-from .letters import LetterFilter, StoredLetter, fetch_letter_bounds
+from .letters import LetterFilter, StoredLetter, fault_of_target, fetch_letter_bounds
 from .range_reading import Warn, read_queue_ranges
 
 __all__ = ["FailedLetter", "GoneLetters", "ReplayReport", "ReplaySettings", "read_letters", "replay_letters"]
@@ -84,15 +85,12 @@ class ReplaySettings:
     def __post_init__(self) -> None:
         if self.rate is not None and not 0 < self.rate < float("inf"):
             raise OptionError("rate", str(self.rate), "not above 0", advice="give letters per second, or leave it out")
-        if self.to is not None and (what := self._fault_of_target(self.to)):
+        if self.to is not None and (what := fault_of_target(self.to, self.topic)):
             raise OptionError("to", self.to, what, advice="give a topic of your own")
 
-    def _fault_of_target(self, to: str) -> str | None:
-        if to == self.topic:
-            return "the letters lie in this topic"
-        if to.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
-            return "the topic belongs to a consumer group"
-        return None if is_topic_name(to) else "no topic's name"
+    def within(self, namespace: Namespace) -> ReplaySettings:
+        """Return the settings with users' names of topics: one topic must not have two names."""
+        return replace(self, topic=namespace.unwrap(self.topic), to=self.to and namespace.unwrap(self.to))
 
 
 class FailedLetter(NamedTuple):
@@ -161,6 +159,7 @@ def replay_letters(
     `told` gets the report after each group of letters; if it raises, the replay ends there. `warn` gets a line about
     each loss.
     """
+    settings = settings.within(cluster.settings.namespace)
     if not apply:
         return _Replay(cluster, settings, None, History.read(audit), warn, told).run()
     with AuditFile(audit, _now) as file:
@@ -232,7 +231,7 @@ class _Replay:
     def run(self) -> ReplayReport:
         """Replay the letters that the topic has now."""
         topic, wanted = self._settings.topic, self._settings.wanted
-        bounds = fetch_letter_bounds(self._cluster, topic)
+        bounds = fetch_letter_bounds(self._cluster, topic, partly=wanted.queue is not None)
         chosen = fetch_letter_bounds(self._cluster, topic, wanted.queue) if wanted.queue else bounds
         ranges = [QueueRange(queue, each.min_offset, each.max_offset) for queue, each in chosen.items()]
         begin = self._beginning(ranges)
@@ -253,12 +252,13 @@ class _Replay:
 
         It takes the place of earlier runs' ranges, so what these have lost must be recorded before it.
         """
-        brokers = self._cluster.survey.fetch_brokers()
+        brokers, namespace = self._cluster.survey.fetch_brokers(), self._cluster.settings.namespace
         return {
             "event": "begin",
             "format": FORMAT,
             "topic": self._settings.topic,
             "to": self._settings.to,
+            "namespace": namespace.prefix or namespace.header or None,
             "nameServers": list(map(str, self._cluster.settings.name_servers)),
             "clusters": sorted({each.cluster for each in brokers}),
             "ranges": [_queue_entry(each.queue) | {"start": each.start, "end": each.end} for each in ranges],
@@ -395,7 +395,7 @@ class _Replay:
 
     def _require_queue(self, queue: MessageQueue) -> None:
         """Raise unless the master of a queue answers, without which letters may only seem to be gone."""
-        if queue not in fetch_letter_bounds(self._cluster, queue.topic):
+        if queue not in fetch_letter_bounds(self._cluster, queue.topic, partly=True):
             what, advice = "the route of the dead letters does not have the queue any more", "replay again when it does"
             raise QueueMoved(what, advice=advice, topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id)
 
@@ -441,7 +441,7 @@ class _Replay:
 
 def _require_same(header: Mapping[str, Any], begin: Mapping[str, Any]) -> None:
     """Raise `OptionError` if a file is of a replay of other letters, to another target, or at another cluster."""
-    differs = [name for name in ("topic", "to") if header.get(name) != begin[name]]
+    differs = [name for name in ("topic", "to", "namespace") if header.get(name) != begin[name]]
     differs += [name for name in ("nameServers", "clusters") if not set(header.get(name) or ()) & set(begin[name])]
     for name in differs:
         what = f"the file is of a replay with {name} {header.get(name)!r}, and this is one with {begin[name]!r}"

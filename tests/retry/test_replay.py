@@ -22,10 +22,19 @@ from pyspark_rocketmq.client.audit_file import AuditFile, History
 from pyspark_rocketmq.client.letters import LetterFilter
 from pyspark_rocketmq.client.replay import ReplayReport, ReplaySettings, replay_letters
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
+from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.errors import BrokerError, OptionError, RocketMQError, TopicNotFound, TransportError
+from pyspark_rocketmq.errors import (
+    BrokerError,
+    NoBrokerAvailable,
+    OptionError,
+    RocketMQError,
+    TopicNotFound,
+    TransportError,
+)
 from pyspark_rocketmq.model import dead_letter_topic, parse_addresses
 from pyspark_rocketmq.net.settings import NetSettings
+from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.record import Record
 from tests.cli.fixtures import environment
@@ -52,10 +61,10 @@ def audit(tmp_path: Path) -> Path:
     return tmp_path / "replays" / "audit.jsonl"
 
 
-def cluster_of(stub: StubCluster, timeout_s: float = 3.0) -> Cluster:
+def cluster_of(stub: StubCluster, timeout_s: float = 3.0, namespace: str = "") -> Cluster:
     """Return a cluster that talks to a stub."""
-    net = NetSettings(request_timeout_s=timeout_s)
-    return open_cluster(ClusterSettings(parse_addresses(stub.name_server), net=net, retries=0))
+    net, space = NetSettings(request_timeout_s=timeout_s), Namespace(namespace)
+    return open_cluster(ClusterSettings(parse_addresses(stub.name_server), net=net, retries=0, namespace=space))
 
 
 def bury(stub: StubCluster, *bodies: str, topic: str = TOPIC, **properties: str) -> list[str]:
@@ -84,7 +93,7 @@ def replay(stub: StubCluster, audit: Path, topic: str = DEAD, **more: Any) -> Re
     """Replay letters, and keep the complaints."""
     COMPLAINTS.clear()
     told, apply = more.pop("told", lambda report: None), more.pop("apply", True)
-    cluster = cluster_of(stub, more.pop("timeout_s", 3.0))
+    cluster = cluster_of(stub, more.pop("timeout_s", 3.0), more.pop("namespace", ""))
     settings = ReplaySettings(topic=topic, **more)
     return replay_letters(cluster, settings, audit, apply=apply, told=told, warn=COMPLAINTS.append)
 
@@ -146,6 +155,20 @@ def test_compressed_bodies_stay_compressed(stub: StubCluster, audit: Path) -> No
 
     [again] = revived(stub)
     assert (len(again.body) < 1000, again.unpacked_body()) == (True, b"much " * 1000)
+
+
+def test_a_namespace_gives_topics_no_second_name(audit: Path) -> None:
+    """Letters of a namespace do not return to their own topic under its other name, and share no file with others."""
+    with StubCluster(1, topics={TOPIC: 1, f"NS%{OWN}": 1, f"NS%{TOPIC}": 1}) as stub:
+        for origin in (OWN, f"NS%{OWN}", "SCHEDULE_TOPIC_XXXX", f"NS%{TOPIC}"):
+            stub.put(f"NS%{OWN}", b"x", properties={"CAUSE": "c", "ORIGIN_TOPIC": origin})
+
+        report = replay(stub, audit, f"NS%{OWN}", namespace="NS")
+
+        assert (report.topic, report.sent, report.failed_count) == (OWN, {TOPIC: 1}, 3)
+        assert len(stub.messages(f"NS%{TOPIC}")) == 1 and not stub.messages(TOPIC)
+        with pytest.raises(OptionError, match="namespace"):
+            replay(stub, audit, OWN)
 
 
 def test_letters_go_to_a_topic_of_choice(stub: StubCluster, audit: Path) -> None:
@@ -403,6 +426,18 @@ def test_letters_of_a_broker_that_goes_away_are_not_gone(audit: Path) -> None:
         assert lines(audit, "gone") == []
 
 
+def test_a_broker_whose_letters_may_not_be_read_is_told(audit: Path) -> None:
+    """If one broker lets nobody read its letters, the replay ends unless it is to read a queue of another one."""
+    with StubCluster(2, topics={TOPIC: 1}) as stub:
+        stub.put(DEAD, b"a", properties={"RETRY_TOPIC": TOPIC}, broker="broker-a", queue_id=0)
+        stub.put(DEAD, b"hidden", properties={"RETRY_TOPIC": TOPIC}, broker="broker-b", queue_id=0)
+        cluster_of(stub).admin.create_topic(TopicConfig(topic_name=DEAD, perm=2), ["broker-b"])
+        with pytest.raises(NoBrokerAvailable, match="may not be read now"):
+            replay(stub, audit)
+
+        assert replay(stub, audit, wanted=LetterFilter(queue="broker-a/0")).sent_count == 1
+
+
 # --- losses ----------------------------------------------------------------------------------------------------------
 
 
@@ -485,12 +520,13 @@ def write_one_line_and_die(file: AuditFile, entries: Iterable[Any]) -> None:
 
 def test_letters_of_a_broker_without_a_route_are_told(audit: Path) -> None:
     """If the route loses queues that an interrupted run was to read, the next run says so, and does not succeed."""
-    with StubCluster(2, topics={TOPIC: 1, DEAD: 1}) as stub:
+    with StubCluster(2, topics={DEAD: 1}) as stub:
+        stub.put(TOPIC, b"first", broker="broker-a")
         for broker in ("broker-a", "broker-b"):
             for number in range(10):
                 stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, broker=broker, queue_id=0)
         stop_after_first_group(stub, audit)
-        stub.remove_queue(DEAD, broker="broker-b")
+        stub.faults.broker_down("broker-b")
 
         report = replay(stub, audit)
 
@@ -626,6 +662,8 @@ def test_a_name_of_both_is_ambiguous(stub: StubCluster, audit: Path) -> None:
         ({"to": DEAD}, "lie in this topic"),
         ({"to": "%RETRY%x"}, "belongs to a consumer group"),
         ({"to": "no topic"}, "no topic's name"),
+        ({"to": "SCHEDULE_TOPIC_XXXX"}, "RocketMQ's own"),
+        ({"to": f"NS%{DEAD}", "namespace": "NS"}, "lie in this topic"),
         ({"rate": 0.0}, "not above 0"),
         ({"wanted": LetterFilter(queue="broker-a/7")}, "queues are: broker-a/0"),
     ],

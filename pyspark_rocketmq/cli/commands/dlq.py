@@ -265,7 +265,7 @@ def _replay(
 
     wanted = _filter(session, filters)
     topic = find_letter_topic(session.cluster, name)
-    settings = ReplaySettings(topic=topic, to=to, wanted=wanted, rate=rate)
+    settings = ReplaySettings(topic=topic, to=to, wanted=wanted, rate=rate).within(session.cluster.settings.namespace)
     path = Path(audit).absolute() if audit else _default_path(session, settings)
     progress = _Progress(session, _resume_command(session, settings, path))
     if apply:
@@ -345,7 +345,9 @@ def _exact(topic: str) -> str:
 def _default_path(session: Session, settings: ReplaySettings) -> Path:
     """Return the path of the audit file for these letters and this target, so that another run goes on with it."""
     clusters = sorted({each.cluster for each in session.cluster.survey.fetch_brokers()})
-    parts = ["+".join(clusters), settings.topic, *(["to", settings.to] if settings.to else [])]
+    namespace = session.cluster.settings.namespace
+    spaces = filter(None, [namespace.prefix, namespace.header])
+    parts = ["+".join(clusters), *spaces, settings.topic, *(["to", settings.to] if settings.to else [])]
     base = os.environ.get("XDG_STATE_HOME", "").strip()
     folder = (Path(base) if base else Path.home() / ".local" / "state") / "pyspark-rocketmq" / "replays"
     return folder.absolute() / (re.sub(r"[^A-Za-z0-9+_-]", "_", "-".join(parts))[:200] + ".jsonl")
