@@ -26,7 +26,7 @@ from ..model import (
     is_topic_name,
 )
 from ..wire.codes import SysFlag
-from ..wire.properties import encode_properties, is_reserved
+from ..wire.properties import is_reserved, join_properties
 from .message import ReceivedMessage
 
 __all__ = [
@@ -95,14 +95,14 @@ class StoredLetter:
         """Return the request that sends the letter's message to a topic, under the letter's id; `number` is its row.
 
         The body goes as it is stored. The message has the user's properties, and none that came with the failure.
-        Raise if the letter's properties cannot be read or sent.
+        Properties are not checked, because a broker has stored them before. Raise if they cannot be read.
         """
         record = self.message.record
         found = record.properties
         ours = () if self._is_of_broker else (CAUSE, ORIGIN_TOPIC)
         own = {name: value for name, value in found.items() if not is_reserved(name) and name not in ours}
         kept = {name: found[name] for name in _KEPT if name in found}
-        text = encode_properties({"UNIQ_KEY": self.message_id, "WAIT": "true", **own, **kept}).decode()
+        text = join_properties({"UNIQ_KEY": self.message_id, "WAIT": "true", **own, **kept})
         sys_flag = record.sys_flag & _COMPRESSION_BITS
         return SendRequest(topic, None, record.body, text, (number,), flag=record.flag, sys_flag=sys_flag)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import resource
@@ -143,6 +144,15 @@ def test_letters_of_tasks_lose_their_cause(stub: StubCluster, audit: Path) -> No
     assert not {"CAUSE", "ORIGIN_TOPIC"} & set(again.properties)
     assert again.properties["UNIQ_KEY"] == stub.messages(OWN)[0].properties["UNIQ_KEY"]
     assert report.sent == {TOPIC: 1}
+
+
+def test_properties_that_a_producer_may_not_send_are_sent_again(stub: StubCluster, audit: Path) -> None:
+    """A broker has stored them, from a producer that checks less."""
+    stub.put(DEAD, b"a", tags=" ", properties={"blank": " ", "RETRY_TOPIC": TOPIC}, queue_id=0)
+
+    assert replay(stub, audit).sent == {TOPIC: 1}
+    [again] = revived(stub)
+    assert (again.properties["blank"], again.properties["TAGS"]) == (" ", " ")
 
 
 def test_compressed_bodies_stay_compressed(stub: StubCluster, audit: Path) -> None:
@@ -589,13 +599,13 @@ def test_one_process_at_a_time_writes_a_file(stub: StubCluster, audit: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "content", ["notes without an end", "notes\n", '{"event": "landed"}\n', '{"event": "x"', "[]\n"]
+    "content", ["notes without an end", "notes\n", '{"event": "landed"}\n', '{"event": "x"', "\0\0", "[]\n"]
 )
 def test_a_file_of_something_else_is_left_alone(stub: StubCluster, audit: Path, content: str) -> None:
     """A file that is no audit file is refused and keeps its content, unless it holds the torn beginning of one."""
     audit.parent.mkdir()
     audit.write_text(content)
-    if content == '{"event": "x"':
+    if content in ('{"event": "x"', "\0\0"):
         replay(stub, audit)
         return
 
@@ -619,6 +629,58 @@ def test_nothing_is_sent_that_cannot_be_recorded(stub: StubCluster, audit: Path)
 
     assert len(stub.messages(TOPIC)) == 3
     assert replay(stub, audit).sent_count == 1
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_nothing_is_sent_once_the_file_is_away(stub: StubCluster, audit: Path, is_replaced: bool) -> None:
+    """If the file is moved while a replay writes it, the replay ends: the next one would not find the record."""
+    for number in range(130):
+        stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
+
+    def move(report: ReplayReport) -> None:
+        audit.rename(audit.with_suffix(".1"))
+        if is_replaced:
+            audit.touch()
+
+    with pytest.raises(RocketMQError, match="cannot be written"):
+        replay(stub, audit, told=move)
+
+    assert len(stub.messages(TOPIC)) == 64
+
+
+def test_a_file_that_cannot_be_locked_is_refused(
+    stub: StubCluster, audit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some network file systems have no locks; two processes could write a file there."""
+
+    def refuse(file: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    bury(stub, "a")
+
+    with pytest.raises(OptionError, match="cannot be locked"):
+        replay(stub, audit)
+
+
+@pytest.mark.parametrize("apply", [False, True])
+@pytest.mark.parametrize("name", ["x" * 300, "nul\0", "file/below"])
+def test_paths_that_lead_nowhere_are_refused(stub: StubCluster, tmp_path: Path, name: str, apply: bool) -> None:
+    """A path that no file can have is an error of the setting."""
+    (tmp_path / "file").touch()
+    bury(stub, "a")
+
+    with pytest.raises(OptionError, match="cannot be used"):
+        replay(stub, tmp_path / name, apply=apply)
+
+
+def test_a_file_commands_no_terminal(stub: StubCluster, audit: Path) -> None:
+    """An id is a text of a stranger; characters that a terminal or an editor obeys are escaped, and ids are equal."""
+    stub.put(DEAD, b"a", properties={"UNIQ_KEY": "\x9b2J\u202e\u2028é", "RETRY_TOPIC": TOPIC}, queue_id=0)
+    replay(stub, audit)
+
+    assert audit.read_bytes().isascii() and len(lines(audit, "landed")) == 1
+    assert replay(stub, audit).sent_before == 1
 
 
 def test_a_history_can_be_read_while_a_replay_writes(stub: StubCluster, audit: Path) -> None:

@@ -297,7 +297,9 @@ class _Progress:
         self._before: Any = signal.SIG_DFL
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._interrupt)
+        self._before = signal.getsignal(signal.SIGINT)
+        if self._before is not signal.SIG_IGN:  # It is ignored where a shell began the command in the background.
+            signal.signal(signal.SIGINT, self._interrupt)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -330,7 +332,7 @@ def _resume_command(session: Session, settings: ReplaySettings, path: Path) -> s
         "--since": wanted.since_ms or None,
         "--until": wanted.until_ms,
     }
-    given = [word for name, value in values.items() if value is not None for word in (name, str(value))]
+    given = [f"{name}={value}" for name, value in values.items() if value is not None]
     words = ("pyspark-rocketmq", "dlq", "replay", _exact(settings.topic), "--apply", "--audit", str(path))
     return shlex.join((*words, *given, *session.connection_words()))
 
