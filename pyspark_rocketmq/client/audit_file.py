@@ -52,19 +52,17 @@ class Identity(NamedTuple):
     stored_ms: int
 
 
-@dataclass(slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Offsets of a queue that a run was to read, and has not recorded."""
 
     start: int
     end: int
 
-    def cut(self, start: int, end: int) -> None:
-        """Take away offsets at the front or at the end; those in the middle stay, with letters on both sides."""
-        if start <= self.start:
-            self.start = max(self.start, end)
-        elif end >= self.end:
-            self.end = min(self.end, start)
+    def without(self, start: int, end: int) -> Iterator[Stretch]:
+        """Yield what is left if other offsets are taken away."""
+        for left in (Stretch(self.start, min(start, self.end)), Stretch(max(self.start, end), self.end)):
+            if left.start < left.end:
+                yield left
 
 
 @dataclass(slots=True)
@@ -76,7 +74,7 @@ class History:
     landed: set[Identity] = field(default_factory=set)
     open: dict[LetterPlace, Identity] = field(default_factory=dict)
     """Letters that were intended or failed, and have not landed since."""
-    unread: dict[tuple[str, int], Stretch] = field(default_factory=dict)
+    unread: dict[tuple[str, int], list[Stretch]] = field(default_factory=dict)
     """By broker and queue, the rest of a run that did not come to its end."""
     _running: list[tuple[str, int]] = field(default_factory=list)
 
@@ -127,7 +125,7 @@ class History:
         self._running = []
         for each in entry["ranges"]:
             queue = each["broker"], each["queueId"]
-            self.unread[queue] = Stretch(each["start"], each["end"])
+            self.unread[queue] = [Stretch(each["start"], each["end"])]
             self._running.append(queue)
 
     def _note_letter(self, event: str, letter: Identity) -> None:
@@ -138,8 +136,7 @@ class History:
             self.open[letter.place] = letter
         else:
             raise ValueError(f"unknown event {event!r}")
-        if unread := self.unread.get(letter.place[:2]):
-            unread.start = max(unread.start, letter.place.offset + 1)
+        self._pass(letter.place[:2], 0, letter.place.offset + 1)
 
     def _note_gone(self, broker: str, queue_id: int, start: int, end: int) -> None:
         if end - start <= len(self.open):
@@ -148,8 +145,12 @@ class History:
             places = [each for each in self.open if each[:2] == (broker, queue_id) and start <= each.offset < end]
         for place in places:
             self.open.pop(place, None)
-        if unread := self.unread.get((broker, queue_id)):
-            unread.cut(start, end)
+        self._pass((broker, queue_id), start, end)
+
+    def _pass(self, queue: tuple[str, int], start: int, end: int) -> None:
+        """Note that offsets are recorded; a run comes to its letters in their order, but to gaps before."""
+        if stretches := self.unread.get(queue):
+            self.unread[queue] = [left for each in stretches for left in each.without(start, end)]
 
 
 def _identity_of(entry: Mapping[str, Any]) -> Identity:

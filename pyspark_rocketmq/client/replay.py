@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import copy
 import logging
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,7 +43,7 @@ from ..send.failures import NextStep, judge
 from ..send.outcome import Outcome
 from ..send.pipeline import SendPipeline
 from ..send.settings import SendSettings
-from .audit_file import FORMAT, AuditFile, Entry, History, Identity, LetterPlace
+from .audit_file import FORMAT, AuditFile, Entry, History, Identity, LetterPlace, Stretch
 from .letters import LetterFilter, StoredLetter, fault_of_target, fetch_letter_bounds
 from .range_reading import Warn, read_queue_ranges
 
@@ -212,6 +214,10 @@ class _Replay:
         self._settings = settings
         self._audit = audit
         self._history = history
+        self._landed = defaultdict[tuple[str, int], list[int]](list)
+        """By broker and queue, the offsets whose letters have landed in earlier runs, sorted."""
+        for place in sorted({each.place for each in history.landed}):
+            self._landed[place.broker, place.queue_id].append(place.offset)
         self._warn = warn
         self._told = told
         self._faults: dict[str, RocketMQError | None] = {}
@@ -237,8 +243,8 @@ class _Replay:
         begin = self._beginning(ranges)
         if self._history.header:
             _require_same(self._history.header, begin)
-            self._note_losses_since(bounds)
-        self._write([begin])
+        # In one go, because the beginning takes the place of the ranges in which the earlier runs' losses lie.
+        self._write([*self._note_losses_since(bounds), begin])
         try:
             for each in ranges:
                 self._replay_queue(each)
@@ -248,10 +254,7 @@ class _Replay:
         return self._report
 
     def _beginning(self, ranges: Sequence[QueueRange]) -> Entry:
-        """Return the line that begins a run.
-
-        It takes the place of earlier runs' ranges, so what these have lost must be recorded before it.
-        """
+        """Return the line that begins a run."""
         brokers, namespace = self._cluster.survey.fetch_brokers(), self._cluster.settings.namespace
         return {
             "event": "begin",
@@ -385,13 +388,15 @@ class _Replay:
     # --- losses ------------------------------------------------------------------------------------------------------
 
     def _note_losses(self, wanted: QueueRange, letters: Sequence[StoredLetter]) -> None:
-        """Record the letters of a range that are gone, after its master has answered."""
-        gone = list(_gaps(wanted, (each.offset for each in letters)))
+        """Record the letters of a range that are gone and have not landed, after its master has answered."""
+        name = wanted.queue.broker_name, wanted.queue.queue_id
+        known = sorted({each.offset for each in letters}.union(self._landed_offsets(name, wanted.start, wanted.end)))
+        gone = list(_gaps(wanted, known))
         if gone:
             self._require_queue(wanted.queue)
         held = self._history.open
         gone += _merge(each.place for each in map(_identity, letters) if held.get(each.place, each) != each)
-        self._note_gone(gone)
+        self._write(self._note_gone(gone))
 
     def _require_queue(self, queue: MessageQueue) -> None:
         """Raise unless the master of a queue answers, without which letters may only seem to be gone."""
@@ -399,33 +404,39 @@ class _Replay:
             what, advice = "the route of the dead letters does not have the queue any more", "replay again when it does"
             raise QueueMoved(what, advice=advice, topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id)
 
-    def _note_losses_since(self, bounds: Mapping[MessageQueue, QueueBounds]) -> None:
-        """Record letters that earlier runs have not sent, and that lie outside of their queue now."""
+    def _note_losses_since(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Sequence[Entry]:
+        """Return the lines about letters that earlier runs have not sent, and that lie outside of their queue now."""
         history = self._history
         known = {(queue.broker_name, queue.queue_id): each for queue, each in bounds.items()}
         here = [each for each in history.open if each[:2] in known]
         gone = [*_merge(each for each in here if not _holds(known[each[:2]], each.offset))]
         away = len(history.open) - len(here)
-        for name, rest in history.unread.items():
+        for name, rest in ((name, rest) for name, parts in history.unread.items() for rest in parts):
             if held := known.get(name):
-                gone += self._unread(name, rest.start, min(rest.end, held.min_offset))
-                gone += self._unread(name, max(rest.start, held.max_offset), rest.end)
+                for lost in rest.without(held.min_offset, held.max_offset):
+                    gone += self._unread(name, lost)
             else:
-                away += sum(each.end - each.start for each in self._unread(name, rest.start, rest.end))
-        self._note_gone(gone)
+                away += sum(each.end - each.start for each in self._unread(name, rest))
         if away:
             self._report.failed_count += away
             what = "letters that earlier runs have not sent, or not read, cannot be read"
             self._warn(f"{away} {what}: no route has their queues now")
+        return self._note_gone(gone)
 
-    def _unread(self, name: tuple[str, int], start: int, end: int) -> Iterator[GoneLetters]:
+    def _unread(self, name: tuple[str, int], part: Stretch) -> Iterator[GoneLetters]:
         """Yield the offsets that an interrupted run has not read, without letters that an earlier run has recorded."""
-        queue = MessageQueue(self._settings.topic, *name)
-        recorded = chain((each.place for each in self._history.landed), self._history.open)
-        offsets = sorted(each.offset for each in recorded if each[:2] == name and start <= each.offset < end)
-        return _gaps(QueueRange(queue, start, end), offsets)
+        queue, (start, end) = MessageQueue(self._settings.topic, *name), part
+        landed = self._landed_offsets(name, start, end)
+        open_ = (each.offset for each in self._history.open if each[:2] == name and start <= each.offset < end)
+        return _gaps(QueueRange(queue, start, end), sorted((*landed, *open_)))
 
-    def _note_gone(self, gone: Collection[GoneLetters]) -> None:
+    def _landed_offsets(self, name: tuple[str, int], start: int, end: int) -> Sequence[int]:
+        """Return the offsets of a part of a queue whose letters have landed in earlier runs."""
+        offsets = self._landed.get(name, [])
+        return offsets[bisect_left(offsets, start) : bisect_left(offsets, end)]
+
+    def _note_gone(self, gone: Collection[GoneLetters]) -> Sequence[Entry]:
+        """Count and tell letters that are gone, and return the lines about them."""
         report = self._report
         for each in gone:
             report.gone_count += each.end - each.start
@@ -433,7 +444,7 @@ class _Replay:
                 report.gone.append(each)
                 where = f"dead letters from {each.start} to {each.end} of {shown(each.broker)}/{each.queue_id}"
                 self._warn(f"{where} are gone, and none is known to have landed")
-        self._write([_gone_entry(each) for each in gone])
+        return [_gone_entry(each) for each in gone]
 
 
 # --- the audit file --------------------------------------------------------------------------------------------------

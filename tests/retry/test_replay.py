@@ -464,6 +464,18 @@ def test_letters_that_retention_passes_are_told(stub: StubCluster, audit: Path) 
     assert COMPLAINTS == ["dead letters from 64 to 100 of broker-a/0 are gone, and none is known to have landed"]
 
 
+def test_letters_that_have_landed_are_not_gone(stub: StubCluster, audit: Path) -> None:
+    """Letters that landed in an earlier run are no loss if retention deletes them while the next run reads."""
+    for number in range(150):
+        stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
+    replay(stub, audit)
+
+    report = replay(stub, audit, told=lambda report: stub.expire(DEAD, 0, 100))
+
+    assert (report.sent_before, report.gone_count) == (64 + 50, 0)
+    assert lines(audit, "gone") == COMPLAINTS == []
+
+
 def test_failed_letters_that_retention_takes_are_told_once(stub: StubCluster, audit: Path) -> None:
     """Letters that failed and are deleted before the next run are reported by that run in one, and by no later one."""
     stub.put(DEAD, b"no origin", queue_id=0)
