@@ -19,7 +19,7 @@ from pyspark_rocketmq.client.replay import ReplayReport
 from tests.retry.test_replay import DEAD, TOPIC, WRITE, replay
 
 QUEUES, RUNS = 2, 8
-Place = tuple[int, int]
+LetterAt = tuple[int, int]
 
 
 class Killed(BaseException):
@@ -33,7 +33,7 @@ class Story:
         self.stub, self.audit, self.chance = stub, audit, random.Random(seed)
         self.ends, self.fronts = [0] * QUEUES, [0] * QUEUES
         self.is_deleting = False
-        self.begun: set[Place] = set()
+        self.begun: set[LetterAt] = set()
         """Letters in the ranges of runs whose beginning was recorded."""
 
     def bury(self) -> None:
@@ -79,7 +79,7 @@ class Story:
             return None
 
 
-def places_of(ranges: Iterable[Any]) -> set[Place]:
+def places_of(ranges: Iterable[Any]) -> set[LetterAt]:
     """Return the places in ranges of an audit file."""
     return {(each["queueId"], offset) for each in ranges for offset in range(each["start"], each["end"])}
 
