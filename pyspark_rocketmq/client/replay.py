@@ -44,7 +44,7 @@ from ..send.outcome import Outcome
 from ..send.pipeline import SendPipeline
 from ..send.settings import SendSettings
 from .audit_file import FORMAT, AuditFile, Entry, History, Identity, LetterPlace, Stretch
-from .letters import LetterFilter, StoredLetter, fault_of_target, fetch_letter_bounds
+from .letters import LetterFilter, StoredLetter, choose_letter_queues, fault_of_target, fetch_letter_bounds
 from .range_reading import Warn, read_queue_ranges
 
 __all__ = ["FailedLetter", "GoneLetters", "ReplayReport", "ReplaySettings", "read_letters", "replay_letters"]
@@ -400,9 +400,10 @@ class _Replay:
 
     def _require_queue(self, queue: MessageQueue) -> None:
         """Raise unless the master of a queue answers, without which letters may only seem to be gone."""
-        if queue not in fetch_letter_bounds(self._cluster, queue.topic, partly=True):
+        if queue not in choose_letter_queues(self._cluster, queue.topic, partly=True):
             what, advice = "the route of the dead letters does not have the queue any more", "replay again when it does"
             raise QueueMoved(what, advice=advice, topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id)
+        fetch_letter_bounds(self._cluster, queue.topic, f"{queue.broker_name}/{queue.queue_id}")
 
     def _note_losses_since(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Sequence[Entry]:
         """Return the lines about letters that earlier runs have not sent, and that lie outside of their queue now."""

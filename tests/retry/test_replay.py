@@ -228,6 +228,21 @@ def test_the_rate_is_kept(stub: StubCluster, audit: Path) -> None:
     assert len(revived(stub, after=15)) == 15
 
 
+def test_a_rate_may_be_as_low_as_one_likes(stub: StubCluster, audit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait between two letters that no clock can measure is cut into shorter ones."""
+
+    def sleep(seconds: float) -> None:
+        assert seconds < 1e6
+        raise KeyboardInterrupt
+
+    bury(stub, "a", "b")
+    monkeypatch.setattr("pyspark_rocketmq.send.pipeline.time.sleep", sleep)
+    with pytest.raises(KeyboardInterrupt):
+        replay(stub, audit, rate=1e-300)
+
+    assert len(lines(audit, "landed")) == 1
+
+
 # --- going on --------------------------------------------------------------------------------------------------------
 
 
@@ -462,6 +477,21 @@ def test_letters_that_retention_passes_are_told(stub: StubCluster, audit: Path) 
     [gone] = lines(audit, "gone")
     assert (gone["start"], gone["end"]) == (64, 100)
     assert COMPLAINTS == ["dead letters from 64 to 100 of broker-a/0 are gone, and none is known to have landed"]
+
+
+def test_letters_of_a_queue_without_a_route_are_not_gone(stub: StubCluster, audit: Path) -> None:
+    """If the route loses the queue while it is read, the replay ends: what cannot be read is not known to be gone."""
+    for number in range(150):
+        stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
+
+    def hide(report: ReplayReport) -> None:
+        config = TopicConfig(topic_name=DEAD, read_queue_nums=1, write_queue_nums=1, perm=2)
+        cluster_of(stub).admin.create_topic(config)
+
+    with pytest.raises(RocketMQError):
+        replay(stub, audit, told=hide)
+
+    assert lines(audit, "gone") == COMPLAINTS == []
 
 
 def test_letters_that_have_landed_are_not_gone(stub: StubCluster, audit: Path) -> None:

@@ -287,7 +287,8 @@ def _replay(
 class _Progress:
     """Tells how many letters were sent, and ends the replay after Ctrl-C.
 
-    The first Ctrl-C lets the letters in flight land, so that their landing is recorded; a second one does not wait.
+    The first Ctrl-C lets the current group of letters land, so that their landing is recorded; a second one waits for
+    the attempts in flight only, and a third one for nothing.
     """
 
     def __init__(self, session: Session, command: str) -> None:
@@ -351,7 +352,10 @@ def _default_path(session: Session, settings: ReplaySettings) -> Path:
     spaces = filter(None, [namespace.prefix, namespace.header])
     parts = ["+".join(clusters), *spaces, settings.topic, *(["to", settings.to] if settings.to else [])]
     base = os.environ.get("XDG_STATE_HOME", "").strip()
-    folder = (Path(base) if base else Path.home() / ".local" / "state") / "pyspark-rocketmq" / "replays"
+    try:
+        folder = (Path(base) if base else Path.home() / ".local" / "state") / "pyspark-rocketmq" / "replays"
+    except RuntimeError as cause:
+        raise OptionError("--audit", None, f"no default: {cause}", advice="give the path of a file") from None
     return folder.absolute() / (re.sub(r"[^A-Za-z0-9+_-]", "_", "-".join(parts))[:200] + ".jsonl")
 
 
