@@ -158,8 +158,8 @@ def replay_letters(
 ) -> ReplayReport:
     """Replay dead letters, and return the report; without `apply` only read them, and write nothing.
 
-    `told` gets the report after each group of letters; if it raises, the replay ends there. `warn` gets a line about
-    each loss.
+    `told` gets the report before each group of letters is read or sent; if it raises, the replay ends there. `warn`
+    gets a line about each loss.
     """
     settings = settings.within(cluster.settings.namespace)
     if not apply:
@@ -248,6 +248,7 @@ class _Replay:
         try:
             for each in ranges:
                 self._replay_queue(each)
+            self._told(self._report)
         finally:
             self._pipeline.close()
         self._write([{"event": "end", "counts": str(self._report)}])
@@ -271,13 +272,14 @@ class _Replay:
 
     def _replay_queue(self, wanted: QueueRange) -> None:
         for start in range(wanted.start, wanted.end, _SLICE):
+            self._told(self._report)
             piece = wanted._replace(start=start, end=min(wanted.end, start + _SLICE))
             letters = _read_slice(self._cluster, piece, _log.info)
             self._note_losses(piece, letters)
             chosen = list(self._choose(letters))
-            for first in range(0, max(1, len(chosen)), self._group_size):
-                self._send(chosen[first : first + self._group_size])
+            for first in range(0, len(chosen), self._group_size):
                 self._told(self._report)
+                self._send(chosen[first : first + self._group_size])
 
     @property
     def _group_size(self) -> int:

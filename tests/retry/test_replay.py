@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,11 @@ def replay(stub: StubCluster, audit: Path, topic: str = DEAD, **more: Any) -> Re
     cluster = cluster_of(stub, more.pop("timeout_s", 3.0), more.pop("namespace", ""))
     settings = ReplaySettings(topic=topic, **more)
     return replay_letters(cluster, settings, audit, apply=apply, told=told, warn=COMPLAINTS.append)
+
+
+def once_begun(act: Callable[[], None]) -> Callable[[ReplayReport], None]:
+    """Return a callback for `told` that acts each time after the first letters."""
+    return lambda report: act() if report.sent_count + report.sent_before else None
 
 
 def lines(audit: Path, event: str) -> list[Any]:
@@ -355,6 +360,22 @@ def test_an_interrupted_replay_records_what_is_in_flight(stub: StubCluster, audi
     assert len(lines(audit, "landed")) == len(stub.messages(TOPIC)) - len(ids) < len(ids)
 
 
+def test_a_replay_that_is_interrupted_first_sends_nothing(stub: StubCluster, audit: Path) -> None:
+    """If it is interrupted while the first letters are read, none of them is sent."""
+    bury(stub, "a", "b")
+    calls = Counter[str]()
+
+    def stop(report: ReplayReport) -> None:
+        calls["told"] += 1
+        if calls["told"] == 2:  # The first call comes before the letters are read.
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replay(stub, audit, told=stop)
+
+    assert (lines(audit, "intended"), len(stub.messages(TOPIC))) == ([], 2)
+
+
 # --- what cannot be sent ---------------------------------------------------------------------------------------------
 
 
@@ -442,7 +463,7 @@ def test_letters_of_a_broker_that_goes_away_are_not_gone(audit: Path) -> None:
             stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, broker="broker-a", queue_id=0)
         stub.put(DEAD, b"another", properties={"RETRY_TOPIC": TOPIC}, broker="broker-b")
         with pytest.raises(RocketMQError):
-            replay(stub, audit, told=lambda report: stub.faults.broker_down("broker-a"), timeout_s=0.3)
+            replay(stub, audit, told=once_begun(lambda: stub.faults.broker_down("broker-a")), timeout_s=0.3)
         first = len(stub.messages(TOPIC))
         stub.faults.broker_up("broker-a")
         report = replay(stub, audit)
@@ -471,7 +492,7 @@ def test_letters_that_retention_passes_are_told(stub: StubCluster, audit: Path) 
     for number in range(150):
         stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
 
-    report = replay(stub, audit, told=lambda report: stub.expire(DEAD, 0, 100))
+    report = replay(stub, audit, told=once_begun(lambda: stub.expire(DEAD, 0, 100)))
 
     assert (report.sent_count, report.gone_count) == (64 + 50, 36)
     [gone] = lines(audit, "gone")
@@ -484,12 +505,12 @@ def test_letters_of_a_queue_without_a_route_are_not_gone(stub: StubCluster, audi
     for number in range(150):
         stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
 
-    def hide(report: ReplayReport) -> None:
+    def hide() -> None:
         config = TopicConfig(topic_name=DEAD, read_queue_nums=1, write_queue_nums=1, perm=2)
         cluster_of(stub).admin.create_topic(config)
 
     with pytest.raises(RocketMQError):
-        replay(stub, audit, told=hide)
+        replay(stub, audit, told=once_begun(hide))
 
     assert lines(audit, "gone") == COMPLAINTS == []
 
@@ -500,7 +521,7 @@ def test_letters_that_have_landed_are_not_gone(stub: StubCluster, audit: Path) -
         stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
     replay(stub, audit)
 
-    report = replay(stub, audit, told=lambda report: stub.expire(DEAD, 0, 100))
+    report = replay(stub, audit, told=once_begun(lambda: stub.expire(DEAD, 0, 100)))
 
     assert (report.sent_before, report.gone_count) == (64 + 50, 0)
     assert lines(audit, "gone") == COMPLAINTS == []
@@ -589,11 +610,14 @@ def test_letters_of_a_broker_without_a_route_are_told(audit: Path) -> None:
 def stop_after_first_group(stub: StubCluster, audit: Path) -> None:
     """Begin a replay, and end it after its first group of letters."""
 
-    def stop(report: ReplayReport) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        replay(stub, audit, rate=30, told=stop)
+        replay(stub, audit, rate=30, told=once_begun(interrupt))
+    assert lines(audit, "landed")
+
+
+def interrupt() -> None:
+    """End a replay as Ctrl-C does."""
+    raise KeyboardInterrupt
 
 
 def test_a_topic_that_was_created_again_has_other_letters(stub: StubCluster, audit: Path) -> None:
@@ -675,17 +699,17 @@ def test_nothing_is_sent_that_cannot_be_recorded(stub: StubCluster, audit: Path)
 
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_nothing_is_sent_once_the_file_is_away(stub: StubCluster, audit: Path, is_replaced: bool) -> None:
-    """If the file is moved while a replay writes it, the replay ends: the next one would not find the record."""
+    """If the file is moved or deleted while a replay writes it, the replay ends: the next one would not find the record."""
     for number in range(130):
         stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
 
-    def move(report: ReplayReport) -> None:
-        audit.rename(audit.with_suffix(".1"))
+    def take_away() -> None:
+        audit.unlink(missing_ok=True)
         if is_replaced:
             audit.touch()
 
     with pytest.raises(RocketMQError, match="cannot be written"):
-        replay(stub, audit, told=move)
+        replay(stub, audit, told=once_begun(take_away))
 
     assert len(stub.messages(TOPIC)) == 64
 
