@@ -699,7 +699,7 @@ def test_nothing_is_sent_that_cannot_be_recorded(stub: StubCluster, audit: Path)
 
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_nothing_is_sent_once_the_file_is_away(stub: StubCluster, audit: Path, is_replaced: bool) -> None:
-    """If the file is moved or deleted while a replay writes it, the replay ends: the next one would not find the record."""
+    """If the file is moved or deleted while a replay writes it, the replay ends: the next one would have no record."""
     for number in range(130):
         stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
 
