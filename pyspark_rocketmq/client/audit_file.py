@@ -15,6 +15,7 @@ cut off.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from ..cluster.regular_file import open_regular_file
 from ..errors import OptionError, RocketMQError, shown
@@ -51,12 +52,17 @@ class Identity(NamedTuple):
     stored_ms: int
 
 
-@dataclass(slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Offsets of a queue that a run was to read, and has not recorded."""
 
     start: int
     end: int
+
+    def without(self, start: int, end: int) -> Iterator[Stretch]:
+        """Yield what is left if other offsets are taken away."""
+        for left in (Stretch(self.start, min(start, self.end)), Stretch(max(self.start, end), self.end)):
+            if left.start < left.end:
+                yield left
 
 
 @dataclass(slots=True)
@@ -68,16 +74,20 @@ class History:
     landed: set[Identity] = field(default_factory=set)
     open: dict[LetterPlace, Identity] = field(default_factory=dict)
     """Letters that were intended or failed, and have not landed since."""
-    unread: dict[tuple[str, int], Stretch] = field(default_factory=dict)
+    unread: dict[tuple[str, int], list[Stretch]] = field(default_factory=dict)
     """By broker and queue, the rest of a run that did not come to its end."""
     _running: list[tuple[str, int]] = field(default_factory=list)
 
     @classmethod
     def read(cls, path: Path) -> History:
-        """Return the history in a file, an empty one if there is no file."""
-        if not path.exists():
+        """Return the history in a file, an empty one if there is no file; raise `OptionError` if it cannot be read."""
+        try:
+            file = open_regular_file(path)
+        except FileNotFoundError:
             return cls()
-        with _readable(path) as file:
+        except (OSError, ValueError) as cause:
+            raise _unusable(path, str(cause)) from None
+        with file:
             return cls().take(file, path)
 
     def take(self, lines: Iterable[bytes], path: Path) -> History:
@@ -115,7 +125,7 @@ class History:
         self._running = []
         for each in entry["ranges"]:
             queue = each["broker"], each["queueId"]
-            self.unread[queue] = Stretch(each["start"], each["end"])
+            self.unread[queue] = [Stretch(each["start"], each["end"])]
             self._running.append(queue)
 
     def _note_letter(self, event: str, letter: Identity) -> None:
@@ -126,16 +136,21 @@ class History:
             self.open[letter.place] = letter
         else:
             raise ValueError(f"unknown event {event!r}")
-        self._pass(letter.place.broker, letter.place.queue_id, letter.place.offset + 1)
+        self._pass(letter.place[:2], 0, letter.place.offset + 1)
 
     def _note_gone(self, broker: str, queue_id: int, start: int, end: int) -> None:
-        for place in [each for each in self.open if each[:2] == (broker, queue_id) and start <= each.offset < end]:
-            del self.open[place]
-        self._pass(broker, queue_id, end)
+        if end - start <= len(self.open):
+            places = [LetterPlace(broker, queue_id, offset) for offset in range(start, end)]
+        else:
+            places = [each for each in self.open if each[:2] == (broker, queue_id) and start <= each.offset < end]
+        for place in places:
+            self.open.pop(place, None)
+        self._pass((broker, queue_id), start, end)
 
-    def _pass(self, broker: str, queue_id: int, to: int) -> None:
-        if unread := self.unread.get((broker, queue_id)):
-            unread.start = max(unread.start, to)
+    def _pass(self, queue: tuple[str, int], start: int, end: int) -> None:
+        """Note that offsets are recorded; a run comes to its letters in their order, but to gaps before."""
+        if stretches := self.unread.get(queue):
+            self.unread[queue] = [left for each in stretches for left in each.without(start, end)]
 
 
 def _identity_of(entry: Mapping[str, Any]) -> Identity:
@@ -172,13 +187,17 @@ class AuditFile:
         os.close(self._file)
 
     def write(self, entries: Iterable[Entry]) -> None:
-        """Append lines, and return when they are on the disk; raise `RocketMQError` if they cannot be written."""
+        """Append lines, and return when they are on the disk; raise `RocketMQError` if they cannot be written.
+
+        They are ASCII: ids are texts of strangers, and a terminal obeys some characters.
+        """
         at = self._now()
-        lines = [json.dumps({**entry, "at": at}, ensure_ascii=False) + "\n" for entry in entries]
+        lines = [json.dumps({**entry, "at": at}) + "\n" for entry in entries]
         if not lines:
             return
         try:
-            left = memoryview("".join(lines).encode("utf-8", "backslashreplace"))
+            self._require_in_place()
+            left = memoryview("".join(lines).encode("ascii"))
             while left:
                 left = left[os.write(self._file, left) :]
             os.fsync(self._file)
@@ -186,6 +205,11 @@ class AuditFile:
             what = f"the audit file {self.path} cannot be written ({cause.strerror}), so nothing more is sent"
             advice = "make room; letters whose landing is not recorded are sent again, under the same ids"
             raise RocketMQError(what, advice=advice) from None
+
+    def _require_in_place(self) -> None:
+        """Raise `OSError` if the path does not lead to the file any more: the next run would not find it."""
+        if not os.path.samestat(os.fstat(self._file), os.stat(self.path)):
+            raise FileNotFoundError(errno.ENOENT, "it was moved, and another file has its place")
 
     def _whole_lines(self) -> Iterator[bytes]:
         """Yield the lines; cut off a last one that has no end, if it began as one of an audit file."""
@@ -197,7 +221,8 @@ class AuditFile:
                     yield line
                 else:
                     rest = line
-        if not (rest.startswith(_LINE_START) or _LINE_START.startswith(rest)):
+        torn = rest.rstrip(b"\0")  # A disk without power may leave these where a line was being written.
+        if not (torn.startswith(_LINE_START) or _LINE_START.startswith(torn)):
             raise _unusable(self.path, "its last line is no line of an audit file")
         os.ftruncate(self._file, end)
 
@@ -208,29 +233,24 @@ class AuditFile:
         except BlockingIOError:
             what, advice = "another process replays with this file", "wait for it, or give another file"
             raise OptionError("audit", str(self.path), what, advice=advice) from None
+        except OSError as cause:  # Some network file systems have no locks.
+            raise _unusable(self.path, f"it cannot be locked ({cause.strerror})") from None
 
 
 def _open_for_writing(path: Path) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:
+        new = [each for each in (path, *path.parents) if not each.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
-        is_new = not path.exists()
         file = os.open(path, flags, 0o600)
-        if is_new:
-            _sync_directory(path.parent)
-    except OSError as cause:
-        raise _unusable(path, cause.strerror or str(cause)) from None
+        for each in new:
+            _sync_directory(each.parent)
+    except (OSError, ValueError) as cause:
+        raise _unusable(path, getattr(cause, "strerror", None) or str(cause)) from None
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise _unusable(path, "it is not a regular file")
     return file
-
-
-def _readable(path: Path) -> BinaryIO:
-    try:
-        return open_regular_file(path)
-    except (OSError, ValueError) as cause:
-        raise _unusable(path, str(cause)) from None
 
 
 def _unusable(path: Path, why: str) -> OptionError:

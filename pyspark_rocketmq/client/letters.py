@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..cluster.cluster import Cluster
+from ..cluster.names import is_system_topic
 from ..errors import DecodeError, NoBrokerAvailable, OptionError, TopicNotFound
 from ..model import (
     CAUSE,
@@ -25,7 +26,7 @@ from ..model import (
     is_topic_name,
 )
 from ..wire.codes import SysFlag
-from ..wire.properties import encode_properties, is_reserved
+from ..wire.properties import is_reserved, join_properties
 from .message import ReceivedMessage
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "LetterFilter",
     "StoredLetter",
     "choose_letter_queues",
+    "fault_of_target",
     "fetch_letter_bounds",
     "find_letter_topic",
 ]
@@ -79,13 +81,10 @@ class StoredLetter:
     @cached_property
     def origin(self) -> str | None:
         """The topic to which the message was first sent; None if the letter does not name one to which users send."""
-        properties = self._properties
-        if self._is_of_broker:
-            found = next((name for key in _ORIGINS if (name := properties.get(key))), None)
-            found = found and self._user_topic(found)
-        else:
-            found = properties.get(ORIGIN_TOPIC)
-        return found if found and self._may_be_origin(found) else None
+        keys = _ORIGINS if self._is_of_broker else (ORIGIN_TOPIC,)
+        named = next((name for key in keys if (name := self._properties.get(key))), None)
+        found = named and self._user_topic(named)
+        return found if found and fault_of_target(found, self.queue.topic) is None else None
 
     @property
     def cause(self) -> str | None:
@@ -96,14 +95,14 @@ class StoredLetter:
         """Return the request that sends the letter's message to a topic, under the letter's id; `number` is its row.
 
         The body goes as it is stored. The message has the user's properties, and none that came with the failure.
-        Raise if the letter's properties cannot be read or sent.
+        Properties are not checked, because a broker has stored them before. Raise if they cannot be read.
         """
         record = self.message.record
         found = record.properties
         ours = () if self._is_of_broker else (CAUSE, ORIGIN_TOPIC)
         own = {name: value for name, value in found.items() if not is_reserved(name) and name not in ours}
         kept = {name: found[name] for name in _KEPT if name in found}
-        text = encode_properties({"UNIQ_KEY": self.message_id, "WAIT": "true", **own, **kept}).decode()
+        text = join_properties({"UNIQ_KEY": self.message_id, "WAIT": "true", **own, **kept})
         sys_flag = record.sys_flag & _COMPRESSION_BITS
         return SendRequest(topic, None, record.body, text, (number,), flag=record.flag, sys_flag=sys_flag)
 
@@ -127,7 +126,7 @@ class StoredLetter:
             return {}
 
     def _user_topic(self, topic: str) -> str:
-        """Return the user's name of a topic that a broker names.
+        """Return the user's name of a topic that a letter names.
 
         For consumers that pop, that is a retry topic of its own for each topic: `%RETRY%group_topic`, or with a plus.
         """
@@ -136,12 +135,16 @@ class StoredLetter:
         name = unwrap(topic)
         return unwrap(name.removeprefix(f"{retries}_").removeprefix(f"{retries}+"))
 
-    def _may_be_origin(self, topic: str) -> bool:
-        return (
-            is_topic_name(topic)
-            and topic != self.queue.topic
-            and not topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
-        )
+
+def fault_of_target(target: str, letter_topic: str) -> str | None:
+    """Return why the letters in a topic must not be sent to this one, or None if they may; both are names of users."""
+    if target == letter_topic:
+        return "the letters lie in this topic"
+    if target.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+        return "the topic belongs to a consumer group"
+    if is_system_topic(target):
+        return "a topic of RocketMQ's own"
+    return None if is_topic_name(target) else "no topic's name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +175,10 @@ def find_letter_topic(cluster: Cluster, name: str) -> str:
 
     Raise `TopicNotFound` if there is neither topic nor group, and `OptionError` if both have dead letters.
     """
+    unwrap = cluster.settings.namespace.unwrap
     if name.startswith(TOPIC_MARK):
-        return cluster.routes.route(name.removeprefix(TOPIC_MARK)).topic
+        return cluster.routes.route(unwrap(name.removeprefix(TOPIC_MARK))).topic
+    name = unwrap(name)
     group = name.removeprefix(DEAD_LETTER_PREFIX)
     of_group = dead_letter_topic(group)
     found = [topic for topic in dict.fromkeys((of_group, name)) if _exists(cluster, topic)]
@@ -200,12 +205,15 @@ def _is_group(cluster: Cluster, name: str) -> bool:
     return any(name in groups for groups in found.values() if isinstance(groups, Mapping))
 
 
-def fetch_letter_bounds(cluster: Cluster, topic: str, queue: str | None = None) -> dict[MessageQueue, QueueBounds]:
+def fetch_letter_bounds(
+    cluster: Cluster, topic: str, queue: str | None = None, *, partly: bool = False
+) -> dict[MessageQueue, QueueBounds]:
     """Return the bounds of a topic's queues, or of the one that a text BROKER/ID names; none if there is no topic.
 
-    Raise `NoBrokerAvailable` if no queue may be read, and where only a replica answers: it may lack letters.
+    Raise `NoBrokerAvailable` if a broker lets nobody read its queues, unless one queue is named or `partly` is true,
+    and where only a replica answers: it may lack letters.
     """
-    bounds = cluster.offsets.fetch_bounds(choose_letter_queues(cluster, topic, queue))
+    bounds = cluster.offsets.fetch_bounds(choose_letter_queues(cluster, topic, queue, partly=partly))
     for each, found in bounds.items():
         if found.from_replica:
             what, advice = (
@@ -216,7 +224,9 @@ def fetch_letter_bounds(cluster: Cluster, topic: str, queue: str | None = None) 
     return bounds
 
 
-def choose_letter_queues(cluster: Cluster, topic: str, queue: str | None = None) -> Sequence[MessageQueue]:
+def choose_letter_queues(
+    cluster: Cluster, topic: str, queue: str | None = None, *, partly: bool = False
+) -> Sequence[MessageQueue]:
     """Return the queues of a topic that may be read, or the one that a text BROKER/ID names; none without a topic."""
     try:
         route = cluster.routes.route(topic)
@@ -225,6 +235,12 @@ def choose_letter_queues(cluster: Cluster, topic: str, queue: str | None = None)
     if not route.readable:
         advice = f"give it read permission: mqadmin updateTopicPerm -t {topic} -p 6"
         raise NoBrokerAvailable("no queue of the topic may be read now", advice=advice, topic=topic)
+    hidden = sorted(route.brokers.keys() - {each.broker_name for each in route.readable})
+    if hidden and queue is None and not partly:
+        what = f"the broker's queues may not be read now, and {len(hidden) - 1} other brokers' neither"
+        what = what if hidden[1:] else "the broker's queues may not be read now"
+        advice = f"give read permission: mqadmin updateTopicPerm -t {topic} -p 6; or name a queue of another broker"
+        raise NoBrokerAvailable(what, advice=advice, topic=topic, broker=hidden[0])
     chosen = [each for each in route.readable if queue in (None, f"{each.broker_name}/{each.queue_id}")]
     if not chosen:
         known = ", ".join(f"{each.broker_name}/{each.queue_id}" for each in route.readable[:8])

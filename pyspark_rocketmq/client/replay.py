@@ -14,14 +14,18 @@ from __future__ import annotations
 
 import copy
 import logging
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..broker_errors import FlowControl, GoAway, SystemBusy
+from ..broker_errors import FlushDiskTimeout, FlushSlaveTimeout, ServiceNotAvailable, SlaveNotAvailable
 from ..cluster.cluster import Cluster
+from ..cluster.names import Namespace
 from ..errors import (
     LocalProtocolError,
     NoBrokerAvailable,
@@ -33,13 +37,14 @@ from ..errors import (
     TransportError,
     shown,
 )
-from ..model import DEAD_LETTER_PREFIX, RETRY_PREFIX, MessageQueue, QueueBounds, QueueRange, SendRequest, is_topic_name
+from ..model import MessageQueue, QueueBounds, QueueRange, SendRequest
 from ..pull.settings import PullSettings
+from ..send.failures import NextStep, judge
 from ..send.outcome import Outcome
 from ..send.pipeline import SendPipeline
 from ..send.settings import SendSettings
 from .audit_file import FORMAT, AuditFile, Entry, History, Identity, LetterPlace, Stretch
-from .letters import LetterFilter, StoredLetter, fetch_letter_bounds
+from .letters import LetterFilter, StoredLetter, choose_letter_queues, fault_of_target, fetch_letter_bounds
 from .range_reading import Warn, read_queue_ranges
 
 __all__ = ["FailedLetter", "GoneLetters", "ReplayReport", "ReplaySettings", "read_letters", "replay_letters"]
@@ -54,8 +59,17 @@ _MOST_LISTED = 100
 _DEADLINE_IN_ATTEMPTS = 10
 """The time after which a send has failed, in timeouts of an attempt."""
 _PULLS = PullSettings(batch_size=_SLICE, pull_timeout_s=5.0, max_retries=2, stall_timeout_s=30.0)
-_NOT_OF_ONE_LETTER = (TransportError, NoBrokerAvailable, QueueMoved, SystemBusy, FlowControl, GoAway)
-"""Errors that the next letters would meet, too."""
+_NOT_OF_ONE_LETTER = (
+    TransportError,
+    NoBrokerAvailable,
+    QueueMoved,
+    ServiceNotAvailable,
+    FlushDiskTimeout,
+    FlushSlaveTimeout,
+    SlaveNotAvailable,
+)
+"""Errors that the next letters would meet, too, beside those of busy brokers."""
+_STATUS_ADVICE = "look for the cause at the broker and its replicas; the next run sends the letter again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,15 +87,12 @@ class ReplaySettings:
     def __post_init__(self) -> None:
         if self.rate is not None and not 0 < self.rate < float("inf"):
             raise OptionError("rate", str(self.rate), "not above 0", advice="give letters per second, or leave it out")
-        if self.to is not None and (what := self._fault_of_target(self.to)):
+        if self.to is not None and (what := fault_of_target(self.to, self.topic)):
             raise OptionError("to", self.to, what, advice="give a topic of your own")
 
-    def _fault_of_target(self, to: str) -> str | None:
-        if to == self.topic:
-            return "the letters lie in this topic"
-        if to.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
-            return "the topic belongs to a consumer group"
-        return None if is_topic_name(to) else "no topic's name"
+    def within(self, namespace: Namespace) -> ReplaySettings:
+        """Return the settings with users' names of topics: one topic must not have two names."""
+        return replace(self, topic=namespace.unwrap(self.topic), to=self.to and namespace.unwrap(self.to))
 
 
 class FailedLetter(NamedTuple):
@@ -147,9 +158,10 @@ def replay_letters(
 ) -> ReplayReport:
     """Replay dead letters, and return the report; without `apply` only read them, and write nothing.
 
-    `told` gets the report after each group of letters; if it raises, the replay ends there. `warn` gets a line about
-    each loss.
+    `told` gets the report before each group of letters is read or sent; if it raises, the replay ends there. `warn`
+    gets a line about each loss.
     """
+    settings = settings.within(cluster.settings.namespace)
     if not apply:
         return _Replay(cluster, settings, None, History.read(audit), warn, told).run()
     with AuditFile(audit, _now) as file:
@@ -179,6 +191,13 @@ class _Due(NamedTuple):
     request: SendRequest
 
 
+class _Refused(NamedTuple):
+    """A letter that cannot be sent."""
+
+    letter: StoredLetter
+    error: RocketMQError
+
+
 class _Replay:
     """One run of a replay."""
 
@@ -195,6 +214,10 @@ class _Replay:
         self._settings = settings
         self._audit = audit
         self._history = history
+        self._landed = defaultdict[tuple[str, int], list[int]](list)
+        """By broker and queue, the offsets whose letters have landed in earlier runs, sorted."""
+        for place in sorted({each.place for each in history.landed}):
+            self._landed[place.broker, place.queue_id].append(place.offset)
         self._warn = warn
         self._told = told
         self._faults: dict[str, RocketMQError | None] = {}
@@ -214,48 +237,49 @@ class _Replay:
     def run(self) -> ReplayReport:
         """Replay the letters that the topic has now."""
         topic, wanted = self._settings.topic, self._settings.wanted
-        bounds = fetch_letter_bounds(self._cluster, topic)
+        bounds = fetch_letter_bounds(self._cluster, topic, partly=wanted.queue is not None)
         chosen = fetch_letter_bounds(self._cluster, topic, wanted.queue) if wanted.queue else bounds
         ranges = [QueueRange(queue, each.min_offset, each.max_offset) for queue, each in chosen.items()]
-        self._begin(ranges)
-        self._note_losses_since(bounds)
+        begin = self._beginning(ranges)
+        if self._history.header:
+            _require_same(self._history.header, begin)
+        # In one go, because the beginning takes the place of the ranges in which the earlier runs' losses lie.
+        self._write([*self._note_losses_since(bounds), begin])
         try:
             for each in ranges:
                 self._replay_queue(each)
+            self._told(self._report)
         finally:
             self._pipeline.close()
         self._write([{"event": "end", "counts": str(self._report)}])
         return self._report
 
-    def _begin(self, ranges: Sequence[QueueRange]) -> None:
-        """Write the beginning of a run; raise `OptionError` if the file is of another replay."""
-        brokers = self._cluster.survey.fetch_brokers()
-        begin = {
+    def _beginning(self, ranges: Sequence[QueueRange]) -> Entry:
+        """Return the line that begins a run."""
+        brokers, namespace = self._cluster.survey.fetch_brokers(), self._cluster.settings.namespace
+        return {
             "event": "begin",
             "format": FORMAT,
             "topic": self._settings.topic,
             "to": self._settings.to,
+            "namespace": namespace.prefix or namespace.header or None,
             "nameServers": list(map(str, self._cluster.settings.name_servers)),
             "clusters": sorted({each.cluster for each in brokers}),
             "ranges": [_queue_entry(each.queue) | {"start": each.start, "end": each.end} for each in ranges],
         }
-        if self._history.header:
-            _require_same(self._history.header, begin)
-        self._write([begin])
 
     # --- one queue ---------------------------------------------------------------------------------------------------
 
     def _replay_queue(self, wanted: QueueRange) -> None:
         for start in range(wanted.start, wanted.end, _SLICE):
+            self._told(self._report)
             piece = wanted._replace(start=start, end=min(wanted.end, start + _SLICE))
             letters = _read_slice(self._cluster, piece, _log.info)
             self._note_losses(piece, letters)
-            due = list(self._choose(letters))
-            for first in range(0, len(due), self._group_size):
-                self._send(due[first : first + self._group_size])
+            chosen = list(self._choose(letters))
+            for first in range(0, len(chosen), self._group_size):
                 self._told(self._report)
-            if not due:
-                self._told(self._report)
+                self._send(chosen[first : first + self._group_size])
 
     @property
     def _group_size(self) -> int:
@@ -263,30 +287,27 @@ class _Replay:
         rate = self._settings.rate
         return _SLICE if rate is None else max(1, min(_SLICE, int(rate * _MOMENT_S)))
 
-    def _choose(self, letters: Iterable[StoredLetter]) -> Iterator[_Due]:
-        """Yield the letters that are to be sent; count the others, and record those that cannot be sent."""
-        refused = []
+    def _choose(self, letters: Iterable[StoredLetter]) -> Iterator[_Due | _Refused]:
+        """Yield the letters that are to be sent, and those that cannot be, in their order; count the others."""
         for number, letter in enumerate(letters):
             if not self._settings.wanted.wants(letter):
                 self._report.unwanted += 1
             elif _identity(letter) in self._history.landed:
                 self._report.sent_before += 1
-            elif isinstance(due := self._prepare(letter, number), _Due):
-                yield due
             else:
-                refused.append(self._fail(letter, due))
-        self._write(refused)
+                yield self._prepare(letter, number)
 
-    def _prepare(self, letter: StoredLetter, number: int) -> _Due | RocketMQError:
-        """Return a letter with its target and request, or the error because of which it cannot be sent."""
+    def _prepare(self, letter: StoredLetter, number: int) -> _Due | _Refused:
+        """Return a letter with its target and request, or with the error because of which it cannot be sent."""
         try:
             target = self._settings.to or letter.require_origin()
             request = letter.to_request(target, number)
         except RocketMQError as error:
             where, queue_id, offset = letter.queue, letter.queue.queue_id, letter.offset
-            return error.locate(topic=where.topic, broker=where.broker_name, queue_id=queue_id, offset=offset)
+            error.locate(topic=where.topic, broker=where.broker_name, queue_id=queue_id, offset=offset)
+            return _Refused(letter, error)
         fault = self._fault_of(target)
-        return _Due(letter, target, request) if fault is None else copy.copy(fault)
+        return _Due(letter, target, request) if fault is None else _Refused(letter, copy.copy(fault))
 
     def _fault_of(self, target: str) -> RocketMQError | None:
         """Return why a target takes no messages; a topic that does not exist is not created by its first message."""
@@ -303,12 +324,14 @@ class _Replay:
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
-    def _send(self, group: Sequence[_Due]) -> None:
+    def _send(self, chosen: Sequence[_Due | _Refused]) -> None:
         """Send letters, each recorded before and after; raise if the next ones would fail for the same reason.
 
+        The lines before are in the order of offsets, because each says that the run has passed the letters before it.
         If this is interrupted, the sends in flight are waited for, so that their landing is recorded, too.
         """
-        self._write([_entry("intended", each.letter, target=each.target) for each in group])
+        self._write([self._first_line(each) for each in chosen])
+        group = [each for each in chosen if isinstance(each, _Due)]
         if self._audit is None:
             for each in group:
                 self._count(each)
@@ -325,14 +348,22 @@ class _Replay:
         finally:
             outcomes = self._pipeline.take_outcomes()
             self._write([self._settle(by_row[next(iter(each.request.rows))], each) for each in outcomes])
-        if error := next((each.error for each in outcomes if isinstance(each.error, _NOT_OF_ONE_LETTER)), None):
+        if error := next((each.error for each in outcomes if each.error and _is_of_all(each.error)), None):
             raise error
+
+    def _first_line(self, chosen: _Due | _Refused) -> Entry:
+        """Return the line about a letter before its group is sent; count it if it cannot be."""
+        if isinstance(chosen, _Refused):
+            return self._fail(chosen.letter, chosen.error)
+        return _entry("intended", chosen.letter, target=chosen.target)
 
     def _settle(self, due: _Due, outcome: Outcome) -> Entry:
         """Count the outcome of a letter, and return the line about it."""
         letter, receipt = due.letter, outcome.receipt
         if outcome.error is not None or receipt is None:
             error = outcome.error or LocalProtocolError("no receipt")
+            if receipt is not None:
+                error.advice = _STATUS_ADVICE
             return self._fail(letter, error, due.target, may_be_stored=outcome.is_unknown or receipt is not None)
         self._count(due)
         landed = _queue_entry(receipt.queue) | {"offset": receipt.queue_offset}
@@ -359,46 +390,64 @@ class _Replay:
     # --- losses ------------------------------------------------------------------------------------------------------
 
     def _note_losses(self, wanted: QueueRange, letters: Sequence[StoredLetter]) -> None:
-        """Record the letters of a range that are gone, after its master has answered."""
-        gone = list(_gaps(wanted, (each.offset for each in letters)))
+        """Record the letters of a range that are gone and have not landed, after its master has answered."""
+        name = wanted.queue.broker_name, wanted.queue.queue_id
+        known = sorted({each.offset for each in letters}.union(self._landed_offsets(name, wanted.start, wanted.end)))
+        gone = list(_gaps(wanted, known))
         if gone:
-            fetch_letter_bounds(self._cluster, wanted.queue.topic, _name(wanted.queue))
-        for identity in map(_identity, letters):
-            if self._history.open.get(identity.place, identity) != identity:
-                gone.append(_gone_at(identity.place))
-        self._note_gone(gone)
+            self._require_queue(wanted.queue)
+        held = self._history.open
+        gone += _merge(each.place for each in map(_identity, letters) if held.get(each.place, each) != each)
+        self._write(self._note_gone(gone))
 
-    def _note_losses_since(self, bounds: Mapping[MessageQueue, QueueBounds]) -> None:
-        """Record letters that earlier runs have not sent, and that lie outside of their queue now."""
+    def _require_queue(self, queue: MessageQueue) -> None:
+        """Raise unless the master of a queue answers, without which letters may only seem to be gone."""
+        if queue not in choose_letter_queues(self._cluster, queue.topic, partly=True):
+            what, advice = "the route of the dead letters does not have the queue any more", "replay again when it does"
+            raise QueueMoved(what, advice=advice, topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id)
+        fetch_letter_bounds(self._cluster, queue.topic, f"{queue.broker_name}/{queue.queue_id}")
+
+    def _note_losses_since(self, bounds: Mapping[MessageQueue, QueueBounds]) -> Sequence[Entry]:
+        """Return the lines about letters that earlier runs have not sent, and that lie outside of their queue now."""
         history = self._history
         known = {(queue.broker_name, queue.queue_id): each for queue, each in bounds.items()}
         here = [each for each in history.open if each[:2] in known]
-        gone = [_gone_at(each) for each in here if not _holds(known[each[:2]], each.offset)]
-        for name, rest in history.unread.items():
-            if name in known:
-                gone += self._unread(MessageQueue(self._settings.topic, *name), rest, known[name])
-        self._note_gone(gone)
-        if away := len(history.open) - len(here):
+        gone = [*_merge(each for each in here if not _holds(known[each[:2]], each.offset))]
+        away = len(history.open) - len(here)
+        for name, rest in ((name, rest) for name, parts in history.unread.items() for rest in parts):
+            if held := known.get(name):
+                for lost in rest.without(held.min_offset, held.max_offset):
+                    gone += self._unread(name, lost)
+            else:
+                away += sum(each.end - each.start for each in self._unread(name, rest))
+        if away:
             self._report.failed_count += away
-            self._warn(f"{away} letters that earlier runs have not sent cannot be read: no route has their queues now")
+            what = "letters that earlier runs have not sent, or not read, cannot be read"
+            self._warn(f"{away} {what}: no route has their queues now")
+        return self._note_gone(gone)
 
-    def _unread(self, queue: MessageQueue, rest: Stretch, bounds: QueueBounds) -> Iterator[GoneLetters]:
-        """Yield what is gone of the letters that an interrupted run has not read; some may have landed before it."""
-        landed = sorted(each.place.offset for each in self._history.landed if each.place[:2] == queue[1:])
-        before = QueueRange(queue, rest.start, min(rest.end, bounds.min_offset))
-        behind = QueueRange(queue, max(rest.start, bounds.max_offset), rest.end)
-        for part in (before, behind):
-            yield from _gaps(part, (offset for offset in landed if part.start <= offset < part.end))
+    def _unread(self, name: tuple[str, int], part: Stretch) -> Iterator[GoneLetters]:
+        """Yield the offsets that an interrupted run has not read, without letters that an earlier run has recorded."""
+        queue, (start, end) = MessageQueue(self._settings.topic, *name), part
+        landed = self._landed_offsets(name, start, end)
+        open_ = (each.offset for each in self._history.open if each[:2] == name and start <= each.offset < end)
+        return _gaps(QueueRange(queue, start, end), sorted((*landed, *open_)))
 
-    def _note_gone(self, gone: Collection[GoneLetters]) -> None:
+    def _landed_offsets(self, name: tuple[str, int], start: int, end: int) -> Sequence[int]:
+        """Return the offsets of a part of a queue whose letters have landed in earlier runs."""
+        offsets = self._landed.get(name, [])
+        return offsets[bisect_left(offsets, start) : bisect_left(offsets, end)]
+
+    def _note_gone(self, gone: Collection[GoneLetters]) -> Sequence[Entry]:
+        """Count and tell letters that are gone, and return the lines about them."""
         report = self._report
         for each in gone:
             report.gone_count += each.end - each.start
             if len(report.gone) < _MOST_LISTED:
                 report.gone.append(each)
-                queue = f"{shown(each.broker)}/{each.queue_id}"
-                self._warn(f"dead letters from {each.start} to {each.end} of {queue} are gone, and were not sent")
-        self._write([_gone_entry(each) for each in gone])
+                where = f"dead letters from {each.start} to {each.end} of {shown(each.broker)}/{each.queue_id}"
+                self._warn(f"{where} are gone, and none is known to have landed")
+        return [_gone_entry(each) for each in gone]
 
 
 # --- the audit file --------------------------------------------------------------------------------------------------
@@ -406,7 +455,7 @@ class _Replay:
 
 def _require_same(header: Mapping[str, Any], begin: Mapping[str, Any]) -> None:
     """Raise `OptionError` if a file is of a replay of other letters, to another target, or at another cluster."""
-    differs = [name for name in ("topic", "to") if header.get(name) != begin[name]]
+    differs = [name for name in ("topic", "to", "namespace") if header.get(name) != begin[name]]
     differs += [name for name in ("nameServers", "clusters") if not set(header.get(name) or ()) & set(begin[name])]
     for name in differs:
         what = f"the file is of a replay with {name} {header.get(name)!r}, and this is one with {begin[name]!r}"
@@ -434,16 +483,21 @@ def _identity(letter: StoredLetter) -> Identity:
     return Identity(place, letter.message_id, letter.stored_ms)
 
 
-def _name(queue: MessageQueue) -> str:
-    return f"{queue.broker_name}/{queue.queue_id}"
-
-
 def _holds(bounds: QueueBounds, offset: int) -> bool:
     return bounds.min_offset <= offset < bounds.max_offset
 
 
-def _gone_at(place: LetterPlace) -> GoneLetters:
-    return GoneLetters(place.broker, place.queue_id, place.offset, place.offset + 1)
+def _is_of_all(error: RocketMQError) -> bool:
+    """Return whether the next letters would meet an error, too."""
+    return isinstance(error, _NOT_OF_ONE_LETTER) or judge(error).next_step is NextStep.PAUSE
+
+
+def _merge(places: Iterable[LetterPlace]) -> Iterator[GoneLetters]:
+    """Yield consecutive places as one."""
+    ordered = sorted(places)
+    for _, run in groupby(enumerate(ordered), lambda each: (each[1][:2], each[1].offset - each[0])):
+        (_, first), *more = run
+        yield GoneLetters(*first, first.offset + 1 + len(more))
 
 
 def _gaps(wanted: QueueRange, offsets: Iterable[int]) -> Iterator[GoneLetters]:

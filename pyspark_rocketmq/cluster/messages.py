@@ -153,10 +153,11 @@ class Messages:
         """Let the broker of a queue create the group's retry topic if it is missing; do not wait for the broker.
 
         Brokers create it for a message that is sent back, before they look for this message; this one does not exist,
-        so nothing is stored. Consumers may do this without the rights of an administrator.
+        so nothing is stored. Consumers may do this without the rights of an administrator. The request names no topic:
+        some brokers before 4.9.7 demand the right to write the one that it names.
         """
-        request = send_back_request(group, queue.topic, queue.broker_name, _NOWHERE)
-        self._brokers.tell_once(request, deadline=deadline)
+        header = ConsumerSendMsgBackRequestHeader(offset=_NOWHERE, group=group, delay_level=0, unit_mode=False)
+        self._brokers.tell_once(RoutedRequest(queue.topic, queue.broker_name, header), deadline=deadline)
 
     def end_transaction(
         self, broker_name: str, header: EndTransactionRequestHeader, deadline: Deadline | None = None

@@ -192,7 +192,7 @@ class SendPipeline:
             if self._schedule.count:
                 self._pump(self._next_at)
             else:
-                time.sleep(self._next_at - now)
+                time.sleep(min(self._next_at - now, _LONGEST_WAIT_S))
             now = self._clock()
         self._statistics.limited_s += now - begun
         self._next_at = max(self._next_at, now - _BURST_S) + seconds

@@ -64,6 +64,18 @@ def test_a_send_is_never_repeated() -> None:
     assert len(links.asked("SEND_MESSAGE_V2")) == len(links.asked("CONSUMER_SEND_MSG_BACK")) == 1
 
 
+def test_a_retry_topic_needs_no_right_to_write() -> None:
+    """The request for a group's retry topic names no topic, since old brokers then demand the right to write it."""
+    cluster, links = one_broker(Namespace("NS"))
+    links.serve("a:1", CONSUMER_SEND_MSG_BACK=answer(ResponseCode.SYSTEM_ERROR))
+
+    cluster.messages.create_retry_topic("g", QUEUE)
+
+    [asked] = links.asked("CONSUMER_SEND_MSG_BACK")
+    assert (asked["group"], asked["offset"]) == ("NS%g", "-1")
+    assert "originTopic" not in asked and "maxReconsumeTimes" not in asked
+
+
 def test_a_failed_send_has_the_route_fetched_anew() -> None:
     """If a send fails, the route expires, so that the producer's next attempt finds the broker's new address."""
     cluster, links = one_broker()

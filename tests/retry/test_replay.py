@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import resource
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,19 @@ from pyspark_rocketmq.client.audit_file import AuditFile, History
 from pyspark_rocketmq.client.letters import LetterFilter
 from pyspark_rocketmq.client.replay import ReplayReport, ReplaySettings, replay_letters
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
+from pyspark_rocketmq.cluster.names import Namespace
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.errors import OptionError, RocketMQError, TopicNotFound, TransportError
+from pyspark_rocketmq.errors import (
+    BrokerError,
+    NoBrokerAvailable,
+    OptionError,
+    RocketMQError,
+    TopicNotFound,
+    TransportError,
+)
 from pyspark_rocketmq.model import dead_letter_topic, parse_addresses
 from pyspark_rocketmq.net.settings import NetSettings
+from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.record import Record
 from tests.cli.fixtures import PROGRAM, ROOT, SECONDS, environment
@@ -35,6 +45,7 @@ TOPIC, OTHER, GROUP, OWN = "orders", "refunds", "billing", "rejected"
 DEAD = dead_letter_topic(GROUP)
 SEND = RequestCode.SEND_MESSAGE_V2
 COMPLAINTS: list[str] = []
+WRITE = AuditFile.write
 
 
 @pytest.fixture
@@ -50,10 +61,10 @@ def audit(tmp_path: Path) -> Path:
     return tmp_path / "replays" / "audit.jsonl"
 
 
-def cluster_of(stub: StubCluster, timeout_s: float = 3.0) -> Cluster:
+def cluster_of(stub: StubCluster, timeout_s: float = 3.0, namespace: str = "") -> Cluster:
     """Return a cluster that talks to a stub."""
-    net = NetSettings(request_timeout_s=timeout_s)
-    return open_cluster(ClusterSettings(parse_addresses(stub.name_server), net=net, retries=0))
+    net, space = NetSettings(request_timeout_s=timeout_s), Namespace(namespace)
+    return open_cluster(ClusterSettings(parse_addresses(stub.name_server), net=net, retries=0, namespace=space))
 
 
 def bury(stub: StubCluster, *bodies: str, topic: str = TOPIC, **properties: str) -> list[str]:
@@ -82,9 +93,14 @@ def replay(stub: StubCluster, audit: Path, topic: str = DEAD, **more: Any) -> Re
     """Replay letters, and keep the complaints."""
     COMPLAINTS.clear()
     told, apply = more.pop("told", lambda report: None), more.pop("apply", True)
-    cluster = cluster_of(stub, more.pop("timeout_s", 3.0))
+    cluster = cluster_of(stub, more.pop("timeout_s", 3.0), more.pop("namespace", ""))
     settings = ReplaySettings(topic=topic, **more)
     return replay_letters(cluster, settings, audit, apply=apply, told=told, warn=COMPLAINTS.append)
+
+
+def once_begun(act: Callable[[], None]) -> Callable[[ReplayReport], None]:
+    """Return a callback for `told` that acts each time after the first letters."""
+    return lambda report: act() if report.sent_count + report.sent_before else None
 
 
 def lines(audit: Path, event: str) -> list[Any]:
@@ -134,6 +150,15 @@ def test_letters_of_tasks_lose_their_cause(stub: StubCluster, audit: Path) -> No
     assert report.sent == {TOPIC: 1}
 
 
+def test_properties_that_a_producer_may_not_send_are_sent_again(stub: StubCluster, audit: Path) -> None:
+    """A broker has stored them, from a producer that checks less."""
+    stub.put(DEAD, b"a", tags=" ", properties={"blank": " ", "RETRY_TOPIC": TOPIC}, queue_id=0)
+
+    assert replay(stub, audit).sent == {TOPIC: 1}
+    [again] = revived(stub)
+    assert (again.properties["blank"], again.properties["TAGS"]) == (" ", " ")
+
+
 def test_compressed_bodies_stay_compressed(stub: StubCluster, audit: Path) -> None:
     """A compressed body is sent as it is stored, with the flag that says so."""
     stub.put(OWN, b"the first makes the topic")
@@ -144,6 +169,20 @@ def test_compressed_bodies_stay_compressed(stub: StubCluster, audit: Path) -> No
 
     [again] = revived(stub)
     assert (len(again.body) < 1000, again.unpacked_body()) == (True, b"much " * 1000)
+
+
+def test_a_namespace_gives_topics_no_second_name(audit: Path) -> None:
+    """Letters of a namespace do not return to their own topic under its other name, and share no file with others."""
+    with StubCluster(1, topics={TOPIC: 1, f"NS%{OWN}": 1, f"NS%{TOPIC}": 1}) as stub:
+        for origin in (OWN, f"NS%{OWN}", "SCHEDULE_TOPIC_XXXX", f"NS%{TOPIC}"):
+            stub.put(f"NS%{OWN}", b"x", properties={"CAUSE": "c", "ORIGIN_TOPIC": origin})
+
+        report = replay(stub, audit, f"NS%{OWN}", namespace="NS")
+
+        assert (report.topic, report.sent, report.failed_count) == (OWN, {TOPIC: 1}, 3)
+        assert len(stub.messages(f"NS%{TOPIC}")) == 1 and not stub.messages(TOPIC)
+        with pytest.raises(OptionError, match="namespace"):
+            replay(stub, audit, OWN)
 
 
 def test_letters_go_to_a_topic_of_choice(stub: StubCluster, audit: Path) -> None:
@@ -191,6 +230,21 @@ def test_the_rate_is_kept(stub: StubCluster, audit: Path) -> None:
 
     assert time.monotonic() - begun >= (15 - 1) / 50 - 0.1
     assert len(revived(stub, after=15)) == 15
+
+
+def test_a_rate_may_be_as_low_as_one_likes(stub: StubCluster, audit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait between two letters that no clock can measure is cut into shorter ones."""
+
+    def sleep(seconds: float) -> None:
+        assert seconds < 1e6
+        raise KeyboardInterrupt
+
+    bury(stub, "a", "b")
+    monkeypatch.setattr("pyspark_rocketmq.send.pipeline.time.sleep", sleep)
+    with pytest.raises(KeyboardInterrupt):
+        replay(stub, audit, rate=1e-300)
+
+    assert len(lines(audit, "landed")) == 1
 
 
 # --- going on --------------------------------------------------------------------------------------------------------
@@ -305,6 +359,22 @@ def test_an_interrupted_replay_records_what_is_in_flight(stub: StubCluster, audi
     assert len(lines(audit, "landed")) == len(stub.messages(TOPIC)) - len(ids) < len(ids)
 
 
+def test_a_replay_that_is_interrupted_first_sends_nothing(stub: StubCluster, audit: Path) -> None:
+    """If it is interrupted while the first letters are read, none of them is sent."""
+    bury(stub, "a", "b")
+    calls = Counter[str]()
+
+    def stop(report: ReplayReport) -> None:
+        calls["told"] += 1
+        if calls["told"] == 2:  # The first call comes before the letters are read.
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replay(stub, audit, told=stop)
+
+    assert (lines(audit, "intended"), len(stub.messages(TOPIC))) == ([], 2)
+
+
 # --- what cannot be sent ---------------------------------------------------------------------------------------------
 
 
@@ -334,6 +404,41 @@ def test_what_cannot_be_sent_is_named_and_tried_again(stub: StubCluster, audit: 
     assert [each.body for each in revived(stub, "deleted", after=1)] == [b"nowhere"]
 
 
+@pytest.mark.parametrize(
+    ("code", "remark"),
+    [
+        (ResponseCode.SYSTEM_ERROR, "[REJECTREQUEST]system busy, start flow control for a while"),
+        (ResponseCode.SERVICE_NOT_AVAILABLE, "the broker's disk is full"),
+    ],
+)
+def test_a_broker_that_takes_nothing_ends_the_replay(stub: StubCluster, audit: Path, code: int, remark: str) -> None:
+    """If a broker takes no messages now, the replay ends, and does not try all letters in vain."""
+    for number in range(70):
+        stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
+    stub.faults.answer(code, remark, on=SEND, times=None)
+
+    with pytest.raises(BrokerError):
+        replay(stub, audit, timeout_s=0.1)
+
+    assert len(lines(audit, "failed")) == 64
+    stub.faults.clear()
+    assert replay(stub, audit).sent_count == 70
+
+
+def test_a_status_of_doubt_ends_the_replay(stub: StubCluster, audit: Path) -> None:
+    """If the broker's replica is away, few letters are sent that the next run repeats, and the advice fits."""
+    for number in range(70):
+        stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
+    stub.faults.status(ResponseCode.SLAVE_NOT_AVAILABLE, on=SEND, times=None)
+
+    with pytest.raises(BrokerError) as raised:
+        replay(stub, audit)
+
+    assert len(stub.messages(TOPIC)) == 64
+    assert all(each["mayBeStored"] for each in lines(audit, "failed"))
+    assert "the next run sends the letter again" in raised.value.advice
+
+
 def test_a_broker_that_is_away_ends_the_replay(audit: Path) -> None:
     """If the target's broker cannot be reached, the replay ends with the error, and the next one sends the rest."""
     with StubCluster(2, topics={}) as stub:
@@ -357,13 +462,25 @@ def test_letters_of_a_broker_that_goes_away_are_not_gone(audit: Path) -> None:
             stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, broker="broker-a", queue_id=0)
         stub.put(DEAD, b"another", properties={"RETRY_TOPIC": TOPIC}, broker="broker-b")
         with pytest.raises(RocketMQError):
-            replay(stub, audit, told=lambda report: stub.faults.broker_down("broker-a"), timeout_s=0.3)
+            replay(stub, audit, told=once_begun(lambda: stub.faults.broker_down("broker-a")), timeout_s=0.3)
         first = len(stub.messages(TOPIC))
         stub.faults.broker_up("broker-a")
         report = replay(stub, audit)
 
         assert (first, report.sent_count, report.gone_count) == (65, 37, 0)
         assert lines(audit, "gone") == []
+
+
+def test_a_broker_whose_letters_may_not_be_read_is_told(audit: Path) -> None:
+    """If one broker lets nobody read its letters, the replay ends unless it is to read a queue of another one."""
+    with StubCluster(2, topics={TOPIC: 1}) as stub:
+        stub.put(DEAD, b"a", properties={"RETRY_TOPIC": TOPIC}, broker="broker-a", queue_id=0)
+        stub.put(DEAD, b"hidden", properties={"RETRY_TOPIC": TOPIC}, broker="broker-b", queue_id=0)
+        cluster_of(stub).admin.create_topic(TopicConfig(topic_name=DEAD, perm=2), ["broker-b"])
+        with pytest.raises(NoBrokerAvailable, match="may not be read now"):
+            replay(stub, audit)
+
+        assert replay(stub, audit, wanted=LetterFilter(queue="broker-a/0")).sent_count == 1
 
 
 # --- losses ----------------------------------------------------------------------------------------------------------
@@ -374,36 +491,59 @@ def test_letters_that_retention_passes_are_told(stub: StubCluster, audit: Path) 
     for number in range(150):
         stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
 
-    report = replay(stub, audit, told=lambda report: stub.expire(DEAD, 0, 100))
+    report = replay(stub, audit, told=once_begun(lambda: stub.expire(DEAD, 0, 100)))
 
     assert (report.sent_count, report.gone_count) == (64 + 50, 36)
     [gone] = lines(audit, "gone")
     assert (gone["start"], gone["end"]) == (64, 100)
-    assert COMPLAINTS == ["dead letters from 64 to 100 of broker-a/0 are gone, and were not sent"]
+    assert COMPLAINTS == ["dead letters from 64 to 100 of broker-a/0 are gone, and none is known to have landed"]
+
+
+def test_letters_of_a_queue_without_a_route_are_not_gone(stub: StubCluster, audit: Path) -> None:
+    """If the route loses the queue while it is read, the replay ends: what cannot be read is not known to be gone."""
+    for number in range(150):
+        stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
+
+    def hide() -> None:
+        config = TopicConfig(topic_name=DEAD, read_queue_nums=1, write_queue_nums=1, perm=2)
+        cluster_of(stub).admin.create_topic(config)
+
+    with pytest.raises(RocketMQError):
+        replay(stub, audit, told=once_begun(hide))
+
+    assert lines(audit, "gone") == COMPLAINTS == []
+
+
+def test_letters_that_have_landed_are_not_gone(stub: StubCluster, audit: Path) -> None:
+    """Letters that landed in an earlier run are no loss if retention deletes them while the next run reads."""
+    for number in range(150):
+        stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
+    replay(stub, audit)
+
+    report = replay(stub, audit, told=once_begun(lambda: stub.expire(DEAD, 0, 100)))
+
+    assert (report.sent_before, report.gone_count) == (64 + 50, 0)
+    assert lines(audit, "gone") == COMPLAINTS == []
 
 
 def test_failed_letters_that_retention_takes_are_told_once(stub: StubCluster, audit: Path) -> None:
-    """A letter that failed and is deleted before the next run is reported by that run, and by no later one."""
+    """Letters that failed and are deleted before the next run are reported by that run in one, and by no later one."""
+    stub.put(DEAD, b"no origin", queue_id=0)
     stub.put(DEAD, b"no origin", queue_id=0)
     bury(stub, "a")
     replay(stub, audit)
-    stub.expire(DEAD, 0, 1)
+    stub.expire(DEAD, 0, 2)
 
     second, third = replay(stub, audit), replay(stub, audit)
 
-    assert [(each.start, each.end) for each in second.gone] == [(0, 1)]
+    assert [(each.start, each.end) for each in second.gone] == [(0, 2)]
     assert (second.sent_before, second.failed_count, third.gone_count) == (1, 0, 0)
 
 
 def test_unread_letters_of_a_killed_run_that_are_gone_are_told(stub: StubCluster, audit: Path) -> None:
     """Letters that a run was to read when it was killed, and that are deleted before the next, are reported."""
     bury(stub, *map(str, range(10)))
-
-    def stop(report: ReplayReport) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        replay(stub, audit, rate=30, told=stop)
+    stop_after_first_group(stub, audit)
     sent = len(lines(audit, "landed"))
     stub.expire(DEAD, 0, 8)
     report = replay(stub, audit)
@@ -411,6 +551,72 @@ def test_unread_letters_of_a_killed_run_that_are_gone_are_told(stub: StubCluster
     assert 0 < sent < 8
     assert [(each.start, each.end) for each in report.gone] == [(sent, 8)]
     assert report.sent_count == 2
+
+
+def test_letters_behind_one_that_failed_are_told_when_gone(stub: StubCluster, audit: Path) -> None:
+    """A letter that cannot be sent is recorded in its turn: the letters before it are not taken for read."""
+    bury(stub, *map(str, range(10)))
+    stub.put(DEAD, b"no origin", queue_id=0)
+    stop_after_first_group(stub, audit)
+    sent = len(lines(audit, "landed"))
+    stub.expire(DEAD, 0, 8)
+
+    report = replay(stub, audit)
+
+    assert [(each.start, each.end) for each in report.gone] == [(sent, 8)]
+
+
+def test_losses_are_recorded_before_a_new_run_begins(
+    stub: StubCluster, audit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a run is killed while it begins, the next one knows what an earlier run has not read."""
+    bury(stub, *map(str, range(10)))
+    stop_after_first_group(stub, audit)
+    sent = len(lines(audit, "landed"))
+    stub.expire(DEAD, 0, 8)
+    monkeypatch.setattr(AuditFile, "write", write_one_line_and_die)
+    with pytest.raises(KeyboardInterrupt):
+        replay(stub, audit)
+    monkeypatch.undo()
+
+    replay(stub, audit)
+
+    assert [(each["start"], each["end"]) for each in lines(audit, "gone")] == [(sent, 8)]
+
+
+def write_one_line_and_die(file: AuditFile, entries: Iterable[Any]) -> None:
+    """Write the lines of one call, as a process does that is killed next."""
+    WRITE(file, entries)
+    raise KeyboardInterrupt
+
+
+def test_letters_of_a_broker_without_a_route_are_told(audit: Path) -> None:
+    """If the route loses queues that an interrupted run was to read, the next run says so, and does not succeed."""
+    with StubCluster(2, topics={DEAD: 1}) as stub:
+        stub.put(TOPIC, b"first", broker="broker-a")
+        for broker in ("broker-a", "broker-b"):
+            for number in range(10):
+                stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, broker=broker, queue_id=0)
+        stop_after_first_group(stub, audit)
+        stub.faults.broker_down("broker-b")
+
+        report = replay(stub, audit)
+
+        assert (report.failed_count, report.gone_count) == (10, 0)
+        assert "10 letters" in COMPLAINTS[-1] and "no route has their queues now" in COMPLAINTS[-1]
+
+
+def stop_after_first_group(stub: StubCluster, audit: Path) -> None:
+    """Begin a replay, and end it after its first group of letters."""
+
+    with pytest.raises(KeyboardInterrupt):
+        replay(stub, audit, rate=30, told=once_begun(interrupt))
+    assert lines(audit, "landed")
+
+
+def interrupt() -> None:
+    """End a replay as Ctrl-C does."""
+    raise KeyboardInterrupt
 
 
 def test_a_topic_that_was_created_again_has_other_letters(stub: StubCluster, audit: Path) -> None:
@@ -458,13 +664,13 @@ def test_one_process_at_a_time_writes_a_file(stub: StubCluster, audit: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "content", ["notes without an end", "notes\n", '{"event": "landed"}\n', '{"event": "x"', "[]\n"]
+    "content", ["notes without an end", "notes\n", '{"event": "landed"}\n', '{"event": "x"', "\0\0", "[]\n"]
 )
 def test_a_file_of_something_else_is_left_alone(stub: StubCluster, audit: Path, content: str) -> None:
     """A file that is no audit file is refused and keeps its content, unless it holds the torn beginning of one."""
     audit.parent.mkdir()
     audit.write_text(content)
-    if content == '{"event": "x"':
+    if content in ('{"event": "x"', "\0\0"):
         replay(stub, audit)
         return
 
@@ -488,6 +694,58 @@ def test_nothing_is_sent_that_cannot_be_recorded(stub: StubCluster, audit: Path)
 
     assert len(stub.messages(TOPIC)) == 3
     assert replay(stub, audit).sent_count == 1
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_nothing_is_sent_once_the_file_is_away(stub: StubCluster, audit: Path, is_replaced: bool) -> None:
+    """If the file is moved or deleted while a replay writes it, the replay ends: the next one would have no record."""
+    for number in range(130):
+        stub.put(DEAD, b"%d" % number, properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
+
+    def take_away() -> None:
+        audit.unlink(missing_ok=True)
+        if is_replaced:
+            audit.touch()
+
+    with pytest.raises(RocketMQError, match="cannot be written"):
+        replay(stub, audit, told=once_begun(take_away))
+
+    assert len(stub.messages(TOPIC)) == 64
+
+
+def test_a_file_that_cannot_be_locked_is_refused(
+    stub: StubCluster, audit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some network file systems have no locks; two processes could write a file there."""
+
+    def refuse(file: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    bury(stub, "a")
+
+    with pytest.raises(OptionError, match="cannot be locked"):
+        replay(stub, audit)
+
+
+@pytest.mark.parametrize("apply", [False, True])
+@pytest.mark.parametrize("name", ["x" * 300, "nul\0", "file/below"])
+def test_paths_that_lead_nowhere_are_refused(stub: StubCluster, tmp_path: Path, name: str, apply: bool) -> None:
+    """A path that no file can have is an error of the setting."""
+    (tmp_path / "file").touch()
+    bury(stub, "a")
+
+    with pytest.raises(OptionError, match="cannot be used"):
+        replay(stub, tmp_path / name, apply=apply)
+
+
+def test_a_file_commands_no_terminal(stub: StubCluster, audit: Path) -> None:
+    """An id is a text of a stranger; characters that a terminal or an editor obeys are escaped, and ids are equal."""
+    stub.put(DEAD, b"a", properties={"UNIQ_KEY": "\x9b2J\u202e\u2028é", "RETRY_TOPIC": TOPIC}, queue_id=0)
+    replay(stub, audit)
+
+    assert audit.read_bytes().isascii() and len(lines(audit, "landed")) == 1
+    assert replay(stub, audit).sent_before == 1
 
 
 def test_a_history_can_be_read_while_a_replay_writes(stub: StubCluster, audit: Path) -> None:
@@ -531,6 +789,8 @@ def test_a_name_of_both_is_ambiguous(stub: StubCluster, audit: Path) -> None:
         ({"to": DEAD}, "lie in this topic"),
         ({"to": "%RETRY%x"}, "belongs to a consumer group"),
         ({"to": "no topic"}, "no topic's name"),
+        ({"to": "SCHEDULE_TOPIC_XXXX"}, "RocketMQ's own"),
+        ({"to": f"NS%{DEAD}", "namespace": "NS"}, "lie in this topic"),
         ({"rate": 0.0}, "not above 0"),
         ({"wanted": LetterFilter(queue="broker-a/7")}, "queues are: broker-a/0"),
     ],

@@ -265,7 +265,7 @@ def _replay(
 
     wanted = _filter(session, filters)
     topic = find_letter_topic(session.cluster, name)
-    settings = ReplaySettings(topic=topic, to=to, wanted=wanted, rate=rate)
+    settings = ReplaySettings(topic=topic, to=to, wanted=wanted, rate=rate).within(session.cluster.settings.namespace)
     path = Path(audit).absolute() if audit else _default_path(session, settings)
     progress = _Progress(session, _resume_command(session, settings, path))
     if apply:
@@ -287,7 +287,8 @@ def _replay(
 class _Progress:
     """Tells how many letters were sent, and ends the replay after Ctrl-C.
 
-    The first Ctrl-C lets the letters in flight land, so that their landing is recorded; a second one does not wait.
+    The first Ctrl-C lets the current group of letters land, so that their landing is recorded; a second one waits for
+    the attempts in flight only, and a third one for nothing.
     """
 
     def __init__(self, session: Session, command: str) -> None:
@@ -297,7 +298,9 @@ class _Progress:
         self._before: Any = signal.SIG_DFL
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._interrupt)
+        self._before = signal.getsignal(signal.SIGINT)
+        if self._before is not signal.SIG_IGN:  # It is ignored where a shell began the command in the background.
+            signal.signal(signal.SIGINT, self._interrupt)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -330,7 +333,7 @@ def _resume_command(session: Session, settings: ReplaySettings, path: Path) -> s
         "--since": wanted.since_ms or None,
         "--until": wanted.until_ms,
     }
-    given = [word for name, value in values.items() if value is not None for word in (name, str(value))]
+    given = [f"{name}={value}" for name, value in values.items() if value is not None]
     words = ("pyspark-rocketmq", "dlq", "replay", _exact(settings.topic), "--apply", "--audit", str(path))
     return shlex.join((*words, *given, *session.connection_words()))
 
@@ -345,9 +348,14 @@ def _exact(topic: str) -> str:
 def _default_path(session: Session, settings: ReplaySettings) -> Path:
     """Return the path of the audit file for these letters and this target, so that another run goes on with it."""
     clusters = sorted({each.cluster for each in session.cluster.survey.fetch_brokers()})
-    parts = ["+".join(clusters), settings.topic, *(["to", settings.to] if settings.to else [])]
+    namespace = session.cluster.settings.namespace
+    spaces = filter(None, [namespace.prefix, namespace.header])
+    parts = ["+".join(clusters), *spaces, settings.topic, *(["to", settings.to] if settings.to else [])]
     base = os.environ.get("XDG_STATE_HOME", "").strip()
-    folder = (Path(base) if base else Path.home() / ".local" / "state") / "pyspark-rocketmq" / "replays"
+    try:
+        folder = (Path(base) if base else Path.home() / ".local" / "state") / "pyspark-rocketmq" / "replays"
+    except RuntimeError as cause:
+        raise OptionError("--audit", None, f"no default: {cause}", advice="give the path of a file") from None
     return folder.absolute() / (re.sub(r"[^A-Za-z0-9+_-]", "_", "-".join(parts))[:200] + ".jsonl")
 
 
