@@ -336,9 +336,19 @@ class SendPipeline:
 
     def _expire(self, now: float) -> None:
         for send in self._schedule.expire(now):
-            error = self._explain(send)
-            error.what += f", not stored within {self._settings.deadline_s:g} s"
-            self._end_failed(send, error, is_unknown=send.is_unknown or send.is_in_flight)
+            is_unknown = send.is_unknown or send.is_in_flight
+            self._end_failed(send, self._overdue_error(send, is_unknown), is_unknown=is_unknown)
+
+    def _overdue_error(self, send: QueuedSend, is_unknown: bool) -> RocketMQError:
+        """Return the error of a send whose deadline has passed; the reason for it may be that of another send."""
+        error = self._explain(send)
+        error.what += f", not {'acknowledged' if is_unknown else 'stored'} within {self._settings.deadline_s:g} s"
+        if isinstance(error, RequestTimeout):
+            advice = (
+                f"check whether the broker stands still or is overloaded, or raise {self._settings.deadline_option}"
+            )
+            error.advice = "it may be stored; " * is_unknown + advice
+        return error
 
     def _end_failed(
         self, send: QueuedSend, error: RocketMQError, *, receipt: Receipt | None = None, is_unknown: bool = False

@@ -282,7 +282,7 @@ QUICK = {"sendMsgTimeout": "300", "retryTimesWhenSendFailed": "0", "maxInFlight"
 def test_a_lost_response_is_no_fault_of_a_row(target: Target, way: dict[str, str]) -> None:
     """A row that may be stored fails the task, whatever `onBadRow` says: a dead letter of it could be a second copy."""
     target.stub.faults.drop_reply(on=SENDS, times=None)
-    match = r"\[SINK_WRITE\] .*5 rows from row 0 to 4 .*REQUEST_TIMEOUT, .*; it may be stored; .* raise sendMsgTimeout$"
+    match = r"\[SINK_WRITE\] .*5 rows from row 0 to 4 .*REQUEST_TIMEOUT, .*; it may be stored; .* raise sendTimeoutMs$"
     with pytest.raises(WriteError, match=match) as caught:
         target.write(rows(5), QUICK | way | {"sendTimeoutMs": "1000"})
     assert counts(caught.value) == (0, 0, 5) and "topic orders, broker broker-a" in str(caught.value)
