@@ -15,7 +15,7 @@ from broker_stub.faults import NAME_SERVER
 from broker_stub.settings import Settings
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.errors import BadRow, ConnectionLost, NoBrokerAvailable, TopicNotFound, WriteError
+from pyspark_rocketmq.errors import BadRow, ConnectionLost, NoBrokerAvailable, RocketMQError, TopicNotFound, WriteError
 from pyspark_rocketmq.model import MessageQueue, parse_addresses
 from pyspark_rocketmq.sink.queues import Registrations
 from pyspark_rocketmq.wire.bodies import TopicConfig
@@ -323,6 +323,26 @@ def test_a_task_waits_for_a_topic_whose_queues_the_driver_has_listed(target: Tar
     plan = target.plan()
     target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=4)
     assert target.write(rows(5), plan=plan).rows == len(target.bodies()) == 5
+
+
+DEAD_SERVER = "127.0.0.1:1"
+
+
+def test_a_name_server_that_is_gone_for_good_does_not_keep_topics_from_being_created(target: Target) -> None:
+    """A topic is new if the other name servers do not know it, as for RocketMQ's own producers."""
+    servers = {"nameServer": f"{DEAD_SERVER};{target.stub.name_server}", "topic": "new"}
+    assert target.write(rows(5), servers).rows == len(target.bodies("new")) == 5
+
+
+@pytest.mark.parametrize("topic", ["new", ""])
+def test_a_name_server_that_is_gone_may_know_a_missing_topic(make_target: MakeTarget, topic: str) -> None:
+    """Where no broker creates topics, the wait ends with an error that names the name server that is away."""
+    target = make_target(settings=CLOSED)
+    servers = {"nameServer": f"{DEAD_SERVER};{target.stub.name_server}", "topic": topic, "sendTimeoutMs": "1000"}
+    began = time.monotonic()
+    with pytest.raises(RocketMQError, match=rf"TOPIC_UNCONFIRMED.*fail: {DEAD_SERVER}: .*leave them out of nameServer"):
+        target.write(frame(topic=["new"]), servers)
+    assert 1.0 <= time.monotonic() - began < 10.0
 
 
 def test_a_batch_waits_for_the_name_server(target: Target, caplog: pytest.LogCaptureFixture) -> None:

@@ -186,7 +186,7 @@ def _removing(session: Session, topics: Sequence[str]) -> Iterator[None]:
 
 def _make_topic(cluster: Cluster, topic: str) -> None:
     """Make a topic at all masters, and wait until name servers know it."""
-    from ...errors import TopicNotFound
+    from ...errors import TopicNotFound, TopicUnconfirmed
     from ...net.deadline import Deadline
     from ...wire.bodies import TopicConfig
 
@@ -196,7 +196,7 @@ def _make_topic(cluster: Cluster, topic: str) -> None:
         try:
             cluster.routes.route(topic)
             return
-        except TopicNotFound:
+        except (TopicNotFound, TopicUnconfirmed):
             if deadline.expired:
                 raise
             time.sleep(_TICK_S)
