@@ -7,6 +7,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from itertools import count, pairwise
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,9 @@ from pyspark_rocketmq.errors import (
     TopicNotFound,
 )
 from pyspark_rocketmq.net.settings import NetSettings
+from pyspark_rocketmq.send import pipeline as pipeline_module
 from pyspark_rocketmq.send.outcome import Outcome
+from pyspark_rocketmq.send.pipeline import SendPipeline
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import HeaderType
 from tests.net.fixtures import PKI, TRUSTING
@@ -272,6 +275,39 @@ def test_stopping_sends_nothing_more(sender: Sender) -> None:
     assert time.monotonic() - begun < 2.0 and len(outcomes) == 40
     assert Counter(type(outcome.error) for outcome in outcomes)[LocalProtocolError] >= 36
     assert len(sender.stored()) == sum(outcome.receipt is not None for outcome in outcomes) <= 4
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "known"), [(SendPipeline, "_settle_stored", 7), (pipeline_module, "read_response", 0)]
+)
+def test_an_interrupted_pipeline_stops_at_once(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, known: int
+) -> None:
+    """An interrupt while responses are settled loses one outcome; stopping does not wait for it, and it is unknown.
+
+    An interrupt while they are taken loses more, and these are unknown, too.
+    """
+    calls, real = count(1), getattr(owner, name)
+
+    def interrupt(*given: Any) -> Any:
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(owner, name, interrupt)
+    sender.stub.faults.delay(100, on=SEND, times=8)
+    pipeline = sender.pipeline(attempt_timeout_s=1.0)
+    for number in range(8):
+        pipeline.submit(single(number, place(number % 4)))
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.flush()
+    begun = time.monotonic()
+    pipeline.stop()
+    outcomes = pipeline.take_outcomes()
+
+    assert time.monotonic() - begun < 3.0 and sorted(map(number_of, outcomes)) == list(range(8))
+    assert all(outcome.receipt or outcome.is_unknown for outcome in outcomes)
+    assert sum(outcome.receipt is not None for outcome in outcomes) >= known
 
 
 def test_nothing_of_a_queue_is_stored_behind_a_failed_send(sender: Sender) -> None:
