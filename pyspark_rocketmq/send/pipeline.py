@@ -353,9 +353,7 @@ class SendPipeline:
         error = self._explain(send)
         error.what += f", not {'acknowledged' if is_unknown else 'stored'} within {self._settings.deadline_s:g} s"
         if isinstance(error, RequestTimeout):
-            advice = (
-                f"check whether the broker stands still or is overloaded, or raise {self._settings.deadline_option}"
-            )
+            advice = f"check whether the broker stands still or is busy, or raise {self._settings.deadline_option}"
             error.advice = "it may be stored; " * is_unknown + advice
         return error
 

@@ -201,7 +201,7 @@ class _Task:
             options.encode,
             self._identity,
             self._partition,
-            lambda: Outgoing(self._open_pipeline(settings, queues), None, unit="dead letter"),
+            lambda: Outgoing(self._open_pipeline(settings, queues), None, is_of_letters=True),
             queues,
             options.dead_letter_topic,
         )
