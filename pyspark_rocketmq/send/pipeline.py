@@ -350,11 +350,12 @@ class SendPipeline:
 
     def _overdue_error(self, send: QueuedSend, is_unknown: bool) -> RocketMQError:
         """Return the error of a send whose deadline has passed; the reason for it may be that of another send."""
-        error = self._explain(send)
-        error.what += f", not {'acknowledged' if is_unknown else 'stored'} within {self._settings.deadline_s:g} s"
+        error, settings = self._explain(send), self._settings
+        error.what += f", not {'acknowledged' if is_unknown else 'stored'} within {settings.deadline_s:g} s"
         if isinstance(error, RequestTimeout):
-            advice = f"check whether the broker stands still or is busy, or raise {self._settings.deadline_option}"
-            error.advice = "it may be stored; " * is_unknown + advice
+            slow = f"if the broker is slow, raise {settings.attempt_option}; if it stands still, look for the cause"
+            advice = slow if settings.attempt_timeout_s < settings.deadline_s else "check the broker's load"
+            error.advice = "it may be stored; " * is_unknown + f"{advice}, or raise {settings.deadline_option}"
         return error
 
     def _end_failed(

@@ -546,6 +546,7 @@ def test_advice_names_the_option_of_the_caller(sender: Sender, attempt_timeout_s
     given = {"attempt_option": "attemptOption", "deadline_option": "deadlineOption", "retries": 0}
     [outcome] = sender.send([single(0)], attempt_timeout_s=attempt_timeout_s, deadline_s=deadline_s, **given)
     assert str(outcome.error).endswith("or raise deadlineOption")
+    assert ("if the broker is slow, raise attemptOption" in str(outcome.error)) == (attempt_timeout_s < deadline_s)
 
 
 # --- a caller that is elsewhere --------------------------------------------------------------------------------------
