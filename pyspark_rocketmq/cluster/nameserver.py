@@ -114,7 +114,22 @@ class NameServers:
             self._retrying.run(ask, deadline)
 
     def _ask(self, header: RequestHeader, deadline: Deadline | None) -> Reply:
-        return self._retrying.run(lambda: self._ask_around(header, deadline), deadline)
+        """Ask name servers until one replies, in several rounds; but in one round if a topic stays unconfirmed.
+
+        A name server that is gone for good would make each look for a missing topic long, and callers that need the
+        topic wait longer than these rounds take.
+        """
+
+        def ask() -> Reply | TopicUnconfirmed:
+            try:
+                return self._ask_around(header, deadline)
+            except TopicUnconfirmed as error:
+                return error
+
+        reply = self._retrying.run(ask, deadline)
+        if isinstance(reply, TopicUnconfirmed):
+            raise reply
+        return reply
 
     def _ask_around(self, header: RequestHeader, deadline: Deadline | None) -> Reply:
         """Ask one name server after the other, each once, and return the first reply.

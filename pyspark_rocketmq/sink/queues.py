@@ -127,20 +127,21 @@ class _Waits:
         self._registrations = registrations
         self.is_topic_missing = False
         """Whether a topic that was unknown at the last look is missing: all brokers had the time to register."""
-        self._has_warned = False
+        self._warned_of_topic: set[bool] = set()
+        """Of which waits a warning told: of that for a topic (True), and of that for servers."""
 
     def note_brokers(self, names: frozenset[str]) -> None:
         """Note the brokers that name servers list now."""
         self.is_topic_missing = self._registrations.note(names) >= self._topic_s or self._last_due.expired
 
     def check(self, error: RocketMQError) -> None:
-        """Raise the error if the time for what it says is over; else warn of the wait, once."""
+        """Raise the error if the time for what it says is over; else warn of the wait, once for each kind."""
         is_for_topic = isinstance(error, _UNKNOWN)
         if self.is_topic_missing if is_for_topic else self._servers_due.expired:
             raise error
-        if self._has_warned:
+        if is_for_topic in self._warned_of_topic:
             return
-        self._has_warned = True
+        self._warned_of_topic.add(is_for_topic)
         if is_for_topic:
             text = "waiting up to %g s, within which brokers register at name servers that were just started: %s"
             _log.warning(text, self._topic_s, error)

@@ -267,8 +267,13 @@ def test_rows_are_not_bad_because_the_only_broker_of_their_topic_is_away(
     assert target.bodies("dead") == []
 
 
-def test_the_time_for_a_missing_topic_begins_with_the_brokers(make_target: MakeTarget) -> None:
-    """As long as no broker is registered, nothing is known about a topic; the time begins after that."""
+def test_the_time_for_a_missing_topic_begins_with_the_brokers(
+    make_target: MakeTarget, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As long as no broker is registered, nothing is known about a topic; the time begins after that.
+
+    A warning tells of each of the two waits.
+    """
     target = make_target(settings=CLOSED)
     target.stub.faults.broker_down()
     back, began = threading.Timer(0.8, target.stub.faults.broker_up), time.monotonic()
@@ -277,6 +282,8 @@ def test_the_time_for_a_missing_topic_begins_with_the_brokers(make_target: MakeT
         target.write(frame(topic=["new"]), {**NAMED, **DROP, "sendTimeoutMs": "1000"})
     back.join()
     assert time.monotonic() - began >= 1.8
+    waits = [line for line in caplog.messages if line.startswith("waiting up to")]
+    assert len(waits) == 2 and "(sendTimeoutMs)" in waits[0] and "within which brokers register" in waits[1]
 
 
 # --- name servers -----------------------------------------------------------------------------------------------------
