@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..model import DEAD_LETTER_PREFIX, MOST_TOPIC, RETRY_PREFIX, is_topic_name
+from ..model import DEAD_LETTER_PREFIX, MOST_TOPIC, RETRY_PREFIX, MessageQueue, is_topic_name
 from ..wire.properties import MAX_PROPERTIES_BYTES, RESERVED_NAMES, TRANSIENT_PREFIX, is_utf8
 from .arrays import Integers, Mask, buffer_of, offsets_of, sizes_of
 from .columns import Columns, Entries
@@ -30,6 +30,8 @@ class Fault(NamedTuple):
 
     column: str
     what: str
+    absent_queue: MessageQueue | None = None
+    """The queue that the row names, if its broker had no writable queue of the topic when these were listed."""
 
 
 def topic_fault(topic: str) -> str | None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..model import MessageQueue
+from ..wire.properties import is_utf8
 from .arrays import EMPTY, Integers, Mask, java_hashes, sizes_of, to_arrow
 from .columns import Columns, NamedQueues
 from .faults import Fault
@@ -80,7 +81,7 @@ def _place_by_number(rows: Mask, named: NamedQueues, queues: Sequence[MessageQue
     chosen = np.array([known.get(queue, ANY_QUEUE) for queue in distinct.tolist()], np.int64)[which]
     placing.queue_of[rows] = chosen
     for row in np.flatnonzero(rows)[chosen == ANY_QUEUE].tolist():
-        placing.faults[row] = Fault("queueId", _describe_missing(named, row, brokers))
+        placing.faults[row] = _fault_of_queue(named, row, queues[0].topic, brokers)
 
 
 def _brokers_of_rows(rows: Mask, broker_names: pa.Array | None, brokers: Sequence[str]) -> Integers:
@@ -97,9 +98,15 @@ def _brokers_of_rows(rows: Mask, broker_names: pa.Array | None, brokers: Sequenc
     return np.where(sizes_of(names) > 0, given, only)
 
 
-def _describe_missing(named: NamedQueues, row: int, brokers: Sequence[str]) -> str:
-    name = named.broker_names[row].as_py() if named.broker_names is not None else None
-    queue = f"queue {named.numbers[row]}" + (f" of {name.decode(errors='backslashreplace')!r:.80}" if name else "")
+def _fault_of_queue(named: NamedQueues, row: int, topic: str, brokers: Sequence[str]) -> Fault:
+    """Return the fault of a row that names no writable queue; its topic has some at these brokers."""
+    number = named.numbers[row]
+    name: bytes = (named.broker_names[row].as_py() if named.broker_names is not None else None) or b""
+    queue = f"queue {number}" + (f" of {name.decode(errors='backslashreplace')!r:.80}" if name else "")
     if not name and len(brokers) > 1:
-        return f"{queue} exists at several brokers ({', '.join(brokers)}); name one in the column brokerName"
-    return f"{queue} does not exist or is not writable; the topic has writable queues at {', '.join(brokers)}"
+        what = f"{queue} exists at several brokers ({', '.join(brokers)}); name one in the column brokerName"
+        return Fault("queueId", what)
+    what = f"{queue} does not exist or is not writable; the topic has writable queues at {', '.join(brokers)}"
+    if not name or not is_utf8(name) or name.decode() in brokers:
+        return Fault("queueId", what)
+    return Fault("queueId", what, MessageQueue(topic, name.decode(), int(number)))

@@ -75,7 +75,6 @@ ROWS = {
     "a negative time": Bad("deliverTimeMs", "negative", {"deliverTimeMs": numbers(None, -1, kind=pa.int64())}),
     "level and time together": Bad("deliverTimeMs", "both given", {**TIMES, "delayTimeLevel": numbers(None, 1)}),
     "a negative queue": Bad("queueId", "negative", {"queueId": numbers(0, -2)}),
-    "an unknown broker": Bad("queueId", "not exist", {"queueId": numbers(0, 0), "brokerName": [None, "broker-z"]}),
     "a broker without a queue": Bad("brokerName", "without a queueId", {"queueId": numbers(0, None), **AT_BROKER_A}),
 }
 
@@ -150,6 +149,27 @@ def test_a_queue_of_a_broker_where_the_topic_is_only_read(make_target: MakeTarge
     create(target, TopicConfig(topic_name=TOPIC, read_queue_nums=4, write_queue_nums=4, perm=4), ("broker-b",))
     columns = {"queueId": numbers(1, 1), "brokerName": ["broker-a", "broker-b"]}
     check_queue(target, columns, way, r"queue 1 of 'broker-b' does not exist or is not writable; .* at broker-a")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_broker_that_is_away_is_no_fault_of_a_row(make_target: MakeTarget, way: dict[str, str]) -> None:
+    """If a row names a broker that is away when the batch is planned, the task fails; no row is dropped because of it.
+
+    It cannot be told from a broker that does not exist. A broker that has come back since then is no fault, either.
+    """
+    target = make_target(2)
+    named = frame(queueId=numbers(1, 1), brokerName=["broker-a", "broker-b"])
+    target.stub.faults.broker_down("broker-b")
+    plan = target.plan(way)
+    with pytest.raises(
+        WriteError, match=r"\[SINK_WRITE\] .*no name server lists now.*broker broker-b, queue 1\); bring"
+    ):
+        target.write(named, plan=plan)
+    target.stub.faults.broker_up("broker-b")
+    with pytest.raises(WriteError, match=r"\[SINK_WRITE\] .*row 1 .* was not writable yet .*; write the batch again$"):
+        target.write(named, plan=plan)
+    assert target.bodies() == target.bodies("dead") == []
+    assert target.write(named, way).rows == len(target.bodies()) == 2
 
 
 def check_queue(target: Target, columns: dict[str, Any], way: dict[str, str], reason: str) -> None:
