@@ -51,7 +51,7 @@ class Outgoing:
         is_of_letters: bool = False,
     ) -> None:
         self._pipeline = pipeline
-        pipeline.pass_over(self._may_set_aside)
+        pipeline.pass_over(self._may_treat)
         self._set_aside = set_aside
         self._keeps_order = keeps_order
         self._is_of_letters = is_of_letters
@@ -102,17 +102,15 @@ class Outgoing:
         """Leave the requests that are still in flight to themselves."""
         self._pipeline.close()
 
-    def _may_set_aside(self, request: SendRequest, error: RocketMQError) -> bool:
-        """Return whether the rows of a request that ended with this error are set aside, instead of failing the task.
+    def _may_treat(self, request: SendRequest, error: RocketMQError) -> bool:
+        """Return whether a request that ended with this error is taken apart or set aside, instead of failing the task.
 
-        A batch is taken apart for that, unless this could change the order of a key's rows. Later rows of a key do not
-        wait for such a request. A batch of dead letters is always taken apart: it may only be too large as a whole.
+        A batch may only be too large as a whole, so it is taken apart, unless this could change the order of a key's
+        rows. Later rows of a key do not wait for a row that is set aside.
         """
         if not isinstance(error, _REFUSALS):
             return False
-        if request.is_batch:
-            return self._is_of_letters or (self._set_aside is not None and not self._keeps_order)
-        return self._set_aside is not None
+        return not self._keeps_order if request.is_batch else self._set_aside is not None
 
     def _flush(self) -> list[Outcome]:
         self._pipeline.flush()
@@ -129,7 +127,7 @@ class Outgoing:
         """Count rows, keep refused ones that can be set aside, and raise `Unsendable` for the first other failure."""
         failure: Outcome | None = None
         for outcome in outcomes:
-            if outcome.error is not None and self._may_set_aside(outcome.request, outcome.error):
+            if outcome.error is not None and self._may_treat(outcome.request, outcome.error):
                 self._refused.append(outcome)
                 continue
             self._count(outcome)
