@@ -7,8 +7,8 @@
     │  └─ RemoteProtocolError          the peer broke it: MalformedFrame, FrameTooLarge, UnexpectedReply, Flooded,
     │                                  LimitExceeded
     ├─ TransportError    [retriable]   ConnectError, ConnectionLost, RequestTimeout (TimeoutError)
-    ├─ RouteError   [refresh_routes]   TopicNotFound, QueueMoved, NoBrokerAvailable, StaticTopicUnsupported,
-    │                                  AddressNotAllowed
+    ├─ RouteError   [refresh_routes]   TopicNotFound, TopicUnconfirmed, QueueMoved, NoBrokerAvailable,
+    │                                  StaticTopicUnsupported, AddressNotAllowed
     ├─ BrokerError                     a response code that is not success; leaves in `broker_errors`
     ├─ GroupError                      GroupInUse, GroupReadTwice, LockRefused
     ├─ PlanTooLarge                    a batch of too many tasks
@@ -227,6 +227,13 @@ class TopicNotFound(RouteError):
     """A topic that no name server knows."""
 
     code = "TOPIC_NOT_FOUND"
+
+
+class TopicUnconfirmed(RouteError):
+    """A topic that some name servers do not know, while others, which may know it, do not reply."""
+
+    code = "TOPIC_UNCONFIRMED"
+    retriable = True
 
 
 class QueueMoved(RouteError):

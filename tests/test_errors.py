@@ -154,6 +154,7 @@ def test_a_send_error_lists_the_fate_of_every_message() -> None:
         (errors.FrameTooLarge, False, False),
         (errors.LocalProtocolError, False, False),
         (errors.TopicNotFound, False, True),
+        (errors.TopicUnconfirmed, True, True),
         (errors.QueueMoved, True, True),
         (errors.StaticTopicUnsupported, False, False),
         (errors.LockRefused, True, False),

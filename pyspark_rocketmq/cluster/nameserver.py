@@ -2,7 +2,7 @@
 
 Name servers hold the same table but do not talk to each other. A request goes first to the one that replied last, and
 to the next one if that one is busy or cannot be reached. A name server that does not know a topic may have started a
-moment ago, so a topic is unknown only when none of them knows it.
+moment ago, so a topic is unknown only when all of them reply that they do not know it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from ..broker_errors import QueryNotFound, TopicNotExist
-from ..errors import RocketMQError, TopicNotFound, located
+from ..errors import RocketMQError, TopicNotFound, TopicUnconfirmed, located
 from ..net.deadline import Deadline
 from ..wire.bodies import ClusterInfo, KVTable, TopicList, TopicRouteData
 from ..wire.commands import (
@@ -114,7 +114,22 @@ class NameServers:
             self._retrying.run(ask, deadline)
 
     def _ask(self, header: RequestHeader, deadline: Deadline | None) -> Reply:
-        return self._retrying.run(lambda: self._ask_around(header, deadline), deadline)
+        """Ask name servers until one replies, in several rounds; but in one round if a topic stays unconfirmed.
+
+        A name server that is gone for good would make each look for a missing topic long, and callers that need the
+        topic wait longer than these rounds take.
+        """
+
+        def ask() -> Reply | TopicUnconfirmed:
+            try:
+                return self._ask_around(header, deadline)
+            except TopicUnconfirmed as error:
+                return error
+
+        reply = self._retrying.run(ask, deadline)
+        if isinstance(reply, TopicUnconfirmed):
+            raise reply
+        return reply
 
     def _ask_around(self, header: RequestHeader, deadline: Deadline | None) -> Reply:
         """Ask one name server after the other, each once, and return the first reply.
@@ -140,15 +155,29 @@ class NameServers:
 
 
 def _combined(failures: list[RocketMQError]) -> RocketMQError:
-    """Return one error for the errors of all name servers: `TopicNotFound` if one of them does not know the topic."""
-    for error in failures:
-        if isinstance(error, TopicNotExist):
-            advice = "create the topic, or check its name and nameServer"
-            unknown = TopicNotFound("no name server knows the topic", advice=advice, **error.where)
-            unknown.__cause__ = error
-            return unknown
+    """Return one error for the errors of all name servers: `TopicNotFound` only if none of them knows the topic."""
+    unknowing = [error for error in failures if isinstance(error, TopicNotExist)]
+    others = [error for error in failures if not isinstance(error, TopicNotExist)]
+    if unknowing:
+        absent = _unconfirmed(unknowing[0], others) if others else _not_found(unknowing[0])
+        absent.__cause__ = unknowing[0]
+        return absent
     last = failures[-1]
     if len(failures) > 1:
-        each = "; ".join(f"{error.where.get('address')}: {error.what}" for error in failures)
-        last.what = f"no name server replied: {each}"
+        last.what = f"no name server replied: {_list_failures(failures)}"
     return last
+
+
+def _not_found(error: RocketMQError) -> TopicNotFound:
+    advice = "create the topic, or check its name and nameServer"
+    return TopicNotFound("no name server knows the topic", advice=advice, **error.where)
+
+
+def _unconfirmed(error: RocketMQError, others: list[RocketMQError]) -> TopicUnconfirmed:
+    what = f"a name server does not know the topic, and others, which may know it, fail: {_list_failures(others)}"
+    advice = "start the others, or leave them out of nameServer; if all know no such topic, create it"
+    return TopicUnconfirmed(what, advice=advice, **error.where)
+
+
+def _list_failures(failures: list[RocketMQError]) -> str:
+    return "; ".join(f"{error.where.get('address')}: {error.what}" for error in failures)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import NoBrokerAvailable, QueueMoved, TopicNotFound
+from ..errors import NoBrokerAvailable, QueueMoved, RouteError, TopicNotFound, TopicUnconfirmed
 from ..model import Address, MessageQueue
 from ..net.deadline import Deadline
 from .route_table import RouteTable
@@ -34,13 +34,14 @@ class WritableQueues:
     def queues(self, topic: str, deadline: Deadline | None = None) -> Sequence[MessageQueue]:
         """Return a topic's writable queues; for a missing topic, the queues that its first message creates.
 
-        Raise `TopicNotFound` if the topic is missing and no broker creates topics, and `NoBrokerAvailable` if no queue
-        may be written.
+        A topic counts as missing although name servers that do not reply may know it, since others could not create
+        topics while one of them is away. Raise `TopicNotFound` or `TopicUnconfirmed` if the topic is missing and no
+        broker creates topics, and `NoBrokerAvailable` if no queue may be written.
         """
         try:
             queues = self._routes.route(topic, deadline).writable
             self._new_topics.discard(topic)
-        except TopicNotFound as error:
+        except (TopicNotFound, TopicUnconfirmed) as error:
             queues = _new_queues(topic, self._template(error, deadline))
             self._new_topics.add(topic)
         if not queues:
@@ -64,18 +65,18 @@ class WritableQueues:
         name = queue.broker_name
         try:
             return self._routes.route(queue.topic, deadline, once=once).broker(name).master()
-        except (TopicNotFound, QueueMoved) as error:
+        except (TopicNotFound, TopicUnconfirmed, QueueMoved) as error:
             # A broker that creates topics gets into the route of a new topic with the first message that it stores.
             template = self._template(error, deadline, once=once)
             if name not in template.brokers:
                 raise
             return template.broker(name).master()
 
-    def _template(self, absent: TopicNotFound | QueueMoved, deadline: Deadline | None, *, once: bool = False) -> Route:
+    def _template(self, absent: RouteError, deadline: Deadline | None, *, once: bool = False) -> Route:
         """Return the route of the template topic; raise `absent` if no broker has it."""
         try:
             return self._routes.route(TEMPLATE_TOPIC, deadline, once=once)
-        except TopicNotFound:
+        except (TopicNotFound, TopicUnconfirmed):
             raise absent from None
 
 

@@ -30,8 +30,8 @@ class Fault(NamedTuple):
 
     column: str
     what: str
-    queue: MessageQueue | None = None
-    """The queue that the row names, if the fault is that this one was not listed."""
+    absent_queue: MessageQueue | None = None
+    """The queue that the row names, if its broker had no writable queue of the topic when these were listed."""
 
 
 def topic_fault(topic: str) -> str | None:

@@ -81,8 +81,7 @@ def _place_by_number(rows: Mask, named: NamedQueues, queues: Sequence[MessageQue
     chosen = np.array([known.get(queue, ANY_QUEUE) for queue in distinct.tolist()], np.int64)[which]
     placing.queue_of[rows] = chosen
     for row in np.flatnonzero(rows)[chosen == ANY_QUEUE].tolist():
-        what, queue = _describe_missing(named, row, brokers), _named_queue(named, row, queues)
-        placing.faults[row] = Fault("queueId", what, queue)
+        placing.faults[row] = _fault_of_queue(named, row, queues[0].topic, brokers)
 
 
 def _brokers_of_rows(rows: Mask, broker_names: pa.Array | None, brokers: Sequence[str]) -> Integers:
@@ -99,18 +98,15 @@ def _brokers_of_rows(rows: Mask, broker_names: pa.Array | None, brokers: Sequenc
     return np.where(sizes_of(names) > 0, given, only)
 
 
-def _named_queue(named: NamedQueues, row: int, queues: Sequence[MessageQueue]) -> MessageQueue | None:
-    """Return the queue that a row names; None if it names no broker, and there are several or the name is no UTF-8."""
-    name = named.broker_names[row].as_py() if named.broker_names is not None else None
-    if not name:
-        brokers = {queue.broker_name for queue in queues}
-        return MessageQueue(queues[0].topic, brokers.pop(), int(named.numbers[row])) if len(brokers) == 1 else None
-    return MessageQueue(queues[0].topic, name.decode(), int(named.numbers[row])) if is_utf8(name) else None
-
-
-def _describe_missing(named: NamedQueues, row: int, brokers: Sequence[str]) -> str:
-    name = named.broker_names[row].as_py() if named.broker_names is not None else None
-    queue = f"queue {named.numbers[row]}" + (f" of {name.decode(errors='backslashreplace')!r:.80}" if name else "")
+def _fault_of_queue(named: NamedQueues, row: int, topic: str, brokers: Sequence[str]) -> Fault:
+    """Return the fault of a row that names no writable queue; its topic has some at these brokers."""
+    number = named.numbers[row]
+    name: bytes = (named.broker_names[row].as_py() if named.broker_names is not None else None) or b""
+    queue = f"queue {number}" + (f" of {name.decode(errors='backslashreplace')!r:.80}" if name else "")
     if not name and len(brokers) > 1:
-        return f"{queue} exists at several brokers ({', '.join(brokers)}); name one in the column brokerName"
-    return f"{queue} does not exist or is not writable; the topic has writable queues at {', '.join(brokers)}"
+        what = f"{queue} exists at several brokers ({', '.join(brokers)}); name one in the column brokerName"
+        return Fault("queueId", what)
+    what = f"{queue} does not exist or is not writable; the topic has writable queues at {', '.join(brokers)}"
+    if not name or not is_utf8(name) or name.decode() in brokers:
+        return Fault("queueId", what)
+    return Fault("queueId", what, MessageQueue(topic, name.decode(), int(number)))

@@ -29,7 +29,15 @@ from ..errors import (
 )
 from ..wire.header import Command
 
-__all__ = ["Judgement", "NextStep", "earlier_send_failed_error", "judge", "status_error", "stopped_error"]
+__all__ = [
+    "Judgement",
+    "NextStep",
+    "earlier_send_failed_error",
+    "interrupted_error",
+    "judge",
+    "status_error",
+    "stopped_error",
+]
 
 _BUSY = (SystemBusy, FlowControl, GoAway)
 _BUSY_REMARK = re.compile(r"\[(REJECTREQUEST|OVERLOAD|TIMEOUT_CLEAN_QUEUE|PCBUSY_CLEAN_QUEUE|PC_SYNCHRONIZED)\]")
@@ -92,3 +100,9 @@ def stopped_error() -> LocalProtocolError:
     """Return the error for a send that was not sent before its pipeline was stopped."""
     what = "not sent, because the pipeline was stopped"
     return LocalProtocolError(what, advice="look for the error that stopped it")
+
+
+def interrupted_error() -> LocalProtocolError:
+    """Return the error for a send whose outcome was lost because its pipeline was interrupted."""
+    what = "sent, but its response was lost because the pipeline was interrupted"
+    return LocalProtocolError(what, advice="it may be stored; send it again, with the same message id")

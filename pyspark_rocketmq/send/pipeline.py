@@ -24,6 +24,7 @@ from __future__ import annotations
 import copy
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
@@ -38,7 +39,7 @@ from ..net.pool import pool_for
 from ..net.transport import Waker
 from ..wire.codes import RequestCode
 from ..wire.header import Command
-from .failures import NextStep, earlier_send_failed_error, judge, status_error, stopped_error
+from .failures import NextStep, earlier_send_failed_error, interrupted_error, judge, status_error, stopped_error
 from .frames import SendTemplate, encode_text, read_receipt, read_response
 from .outcome import Outcome, SendStatistics
 from .schedule import BrokerState, ListQueues, QueuedSend, Schedule
@@ -89,6 +90,8 @@ class SendPipeline:
         self._templates: dict[tuple[str, str, bool], SendTemplate] = {}
         self._reached: set[str] = set()
         """Topics that had a route in this pipeline."""
+        self._delivered: deque[tuple[BrokerState, QueuedSend, Command | RocketMQError]] = deque()
+        """The results of attempts that are not settled yet; only an interrupt leaves any behind."""
         self._outcomes: list[Outcome] = []
         self._unsent = 0
         self._left_at = clock()
@@ -173,11 +176,15 @@ class SendPipeline:
         """End the requests that are not in flight, without sending them, and wait until the others have ended.
 
         Their attempts in flight are the last ones, so this takes no longer than the timeout of an attempt. Requests
-        that are submitted later are refused.
+        that are submitted later are refused. After an interrupt, such as `KeyboardInterrupt`, the outcomes of requests
+        whose responses were just taken may be lost; these end as unknown.
         """
         for send in self._schedule.stop():
             self._fail(send.request, self._locate(stopped_error(), send), is_unknown=send.is_unknown)
-        self.flush()
+        while self._schedule.count and (self._port.in_flight or self._delivered):
+            self._pump(math.inf)
+        for send in self._schedule.end_rest():
+            self._fail(send.request, self._locate(interrupted_error(), send), is_unknown=True)
 
     def close(self) -> None:
         """Return the connections; requests that have not ended get no outcome."""
@@ -287,14 +294,16 @@ class SendPipeline:
     def _drain(self, until: float) -> None:
         begun = self._clock()
         until = min(until, self._schedule.next_event(begun), begun + _LONGEST_WAIT_S)
-        if not self._port.in_flight and not self._waker:
+        if not (self._port.in_flight or self._delivered or self._waker):
             time.sleep(max(0.0, until - begun) if self._schedule.count else 0.0)
             self._statistics.waiting_s += self._clock() - begun
             return
-        delivered = self._port.drain(until)
+        if not self._delivered:
+            self._delivered.extend(self._port.drain(until))
         now = self._clock()
         self._statistics.waiting_s += now - begun
-        for broker, send, result in delivered:
+        while self._delivered:
+            broker, send, result = self._delivered.popleft()
             if isinstance(result, Command):
                 self._settle_stored(broker, send, result, now)
             else:
@@ -337,9 +346,18 @@ class SendPipeline:
 
     def _expire(self, now: float) -> None:
         for send in self._schedule.expire(now):
-            error = self._explain(send)
-            error.what += f", not stored within {self._settings.deadline_s:g} s"
-            self._end_failed(send, error, is_unknown=send.is_unknown or send.is_in_flight)
+            is_unknown = send.is_unknown or send.is_in_flight
+            self._end_failed(send, self._overdue_error(send, is_unknown), is_unknown=is_unknown)
+
+    def _overdue_error(self, send: QueuedSend, is_unknown: bool) -> RocketMQError:
+        """Return the error of a send whose deadline has passed; the reason for it may be that of another send."""
+        error, settings = self._explain(send), self._settings
+        error.what += f", not {'acknowledged' if is_unknown else 'stored'} within {settings.deadline_s:g} s"
+        if isinstance(error, RequestTimeout):
+            slow = f"if the broker is slow, raise {settings.attempt_option}; if it stands still, look for the cause"
+            advice = slow if settings.attempt_timeout_s < settings.deadline_s else "check the broker's load"
+            error.advice = "it may be stored; " * is_unknown + f"{advice}, or raise {settings.deadline_option}"
+        return error
 
     def _end_failed(
         self, send: QueuedSend, error: RocketMQError, *, receipt: Receipt | None = None, is_unknown: bool = False

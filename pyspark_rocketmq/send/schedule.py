@@ -507,6 +507,13 @@ class Schedule:
             self._leave(send)
         return waiting
 
+    def end_rest(self) -> list[QueuedSend]:
+        """End all sends, also those that count as in flight, and return them."""
+        rest = [send for send in self._live if not send.has_ended]
+        for send in rest:
+            self._leave(send)
+        return rest
+
     def reason(self, send: QueuedSend) -> RocketMQError | None:
         """Return why a send was not stored: its own last error, or that of a pausing broker for which it waits."""
         brokers: Iterable[BrokerState]

@@ -2,7 +2,8 @@
 
 A row has landed when a broker has acknowledged it with an accepted status. Only then it counts as written. A row that a
 broker refuses for good is set aside, if `onBadRow` says so; any other failure ends the task. So does a topic that a
-broker does not know: it was lost, or could not be created, which is no fault of a row.
+broker does not know: it was lost, or could not be created, which is no fault of a row. Dead letters are sent like rows,
+but none of them is set aside.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ class Outgoing:
         set_aside: SetAside | None,
         *,
         keeps_order: bool = False,
-        unit: str = "row",
+        is_of_letters: bool = False,
     ) -> None:
         self._pipeline = pipeline
-        pipeline.pass_over(self._may_set_aside)
+        pipeline.pass_over(self._may_treat)
         self._set_aside = set_aside
         self._keeps_order = keeps_order
-        self._unit = unit
+        self._is_of_letters = is_of_letters
         self._refused: deque[Outcome] = deque()
         """Outcomes that wait to be treated row by row, still without counting."""
         self._doubtful: set[int] = set()
@@ -75,6 +76,7 @@ class Outgoing:
     def check(self) -> None:
         """Count the requests that have ended; raise `Unsendable` if one has failed."""
         self._judge(self._pipeline.take_outcomes())
+        self._treat_refused()
 
     def finish(self) -> None:
         """Wait until all requests have ended, also those that this wait adds; raise `Unsendable` if one has failed."""
@@ -100,14 +102,15 @@ class Outgoing:
         """Leave the requests that are still in flight to themselves."""
         self._pipeline.close()
 
-    def _may_set_aside(self, request: SendRequest, error: RocketMQError) -> bool:
-        """Return whether the rows of a request that ended with this error are set aside, instead of failing the task.
+    def _may_treat(self, request: SendRequest, error: RocketMQError) -> bool:
+        """Return whether a request that ended with this error is taken apart or set aside, instead of failing the task.
 
-        A batch is taken apart for that, unless this could change the order of a key's rows. Later rows of a key do not
-        wait for such a request.
+        A batch may only be too large as a whole, so it is taken apart, unless this could change the order of a key's
+        rows. Later rows of a key do not wait for a row that is set aside.
         """
-        is_treated = self._set_aside is not None and isinstance(error, _REFUSALS)
-        return is_treated and not (request.is_batch and self._keeps_order)
+        if not isinstance(error, _REFUSALS):
+            return False
+        return not self._keeps_order if request.is_batch else self._set_aside is not None
 
     def _flush(self) -> list[Outcome]:
         self._pipeline.flush()
@@ -124,7 +127,7 @@ class Outgoing:
         """Count rows, keep refused ones that can be set aside, and raise `Unsendable` for the first other failure."""
         failure: Outcome | None = None
         for outcome in outcomes:
-            if outcome.error is not None and self._may_set_aside(outcome.request, outcome.error):
+            if outcome.error is not None and self._may_treat(outcome.request, outcome.error):
                 self._refused.append(outcome)
                 continue
             self._count(outcome)
@@ -167,10 +170,22 @@ class Outgoing:
         self._note_end(single.request.rows)
 
     def _unsendable(self, request: SendRequest, error: RocketMQError) -> Unsendable:
-        what = f"{_describe(request.rows, self._unit)} could not be sent: {error.code}, {error.what}"
+        unit = "dead letter" if self._is_of_letters else "row"
+        what = f"{_describe(request.rows, unit)} could not be sent: {error.code}, {error.what}"
         where: Where = {"topic": request.topic, **error.where}
         is_bad_row = isinstance(error, _REFUSALS)
-        return Unsendable(what, advice=_advice(request, error), where=where, is_bad_row=is_bad_row)
+        return Unsendable(what, advice=self._advice(request, error), where=where, is_bad_row=is_bad_row)
+
+    def _advice(self, request: SendRequest, error: RocketMQError) -> str:
+        if isinstance(error, TopicNotExist):
+            return creation_advice(request.topic)
+        if not isinstance(error, _REFUSALS):
+            return error.advice
+        if self._is_of_letters:
+            return "set maxMessageSize to what the brokers take, or set onBadRow=drop"
+        if request.is_batch:
+            return f"set sendBatchSize=1 to find the row; {error.advice}"
+        return f"{error.advice}, or set onBadRow to deadLetter or drop"
 
 
 def split_batch(request: SendRequest) -> Iterator[SendRequest]:
@@ -178,13 +193,6 @@ def split_batch(request: SendRequest) -> Iterator[SendRequest]:
     for number, entry in zip(request.rows, decode_batch(request.body), strict=True):
         properties = entry.properties_text.decode()
         yield request._replace(body=entry.body, properties=properties, rows=(number,), is_batch=False, flag=entry.flag)
-
-
-def _advice(request: SendRequest, error: RocketMQError) -> str:
-    if isinstance(error, TopicNotExist):
-        return creation_advice(request.topic)
-    is_of_a_row = isinstance(error, _REFUSALS) and request.is_batch
-    return "set sendBatchSize=1 to find the row; " * is_of_a_row + error.advice
 
 
 def _describe(rows: Collection[int], unit: str) -> str:

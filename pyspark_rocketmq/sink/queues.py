@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 from ..broker_errors import RequestCodeNotSupported
 from ..cluster.cluster import Cluster
-from ..errors import NoBrokerAvailable, RocketMQError, TopicNotFound, TransportError
+from ..errors import NoBrokerAvailable, RocketMQError, TopicNotFound, TopicUnconfirmed, TransportError
 from ..model import MessageQueue
 from ..net.deadline import Deadline
 from ..wire.commands import GetTopicConfigRequestHeader
@@ -29,6 +29,8 @@ __all__ = ["FrozenQueues", "Registrations", "creation_advice", "freeze_queues"]
 _PAUSE_S = 0.5
 _REGISTRATION_S = 35.0
 """The time within which each broker registers at the name servers again: every 30 s, and some time for the request."""
+_UNKNOWN = (TopicNotFound, TopicUnconfirmed)
+"""The errors of a topic that no name server knows, or none of those that reply; the wait for both is the same."""
 _log = logging.getLogger(__name__)
 
 
@@ -94,7 +96,8 @@ def freeze_queues(
 
     Wait for name servers, for the topic's brokers if all of them are away, and for its write permission, at most as
     long as the cluster's settings allow; then raise `TransportError` or `NoBrokerAvailable`. If the topic is missing
-    and no broker creates it, or `may_create` is false, raise `TopicNotFound` when brokers had the time to register.
+    and no broker creates it, or `may_create` is false, raise `TopicNotFound` when brokers had the time to register, or
+    `TopicUnconfirmed` if name servers are away.
 
     `has_keys` says whether rows are placed by key, so that the topic's queues must be right. `has_times` says whether
     rows have times before which they are not delivered: brokers before 5.0 ignore them.
@@ -104,7 +107,7 @@ def freeze_queues(
         try:
             queues = _list_queues(cluster, topic, waits, may_create=may_create, has_keys=has_keys)
             break
-        except (NoBrokerAvailable, TopicNotFound, TransportError) as error:
+        except (NoBrokerAvailable, *_UNKNOWN, TransportError) as error:
             waits.check(error)
         time.sleep(_PAUSE_S)
         cluster.routes.expire(topic)
@@ -124,20 +127,21 @@ class _Waits:
         self._registrations = registrations
         self.is_topic_missing = False
         """Whether a topic that was unknown at the last look is missing: all brokers had the time to register."""
-        self._has_warned = False
+        self._warned_of_topic: set[bool] = set()
+        """Of which waits a warning told: of that for a topic (True), and of that for servers."""
 
     def note_brokers(self, names: frozenset[str]) -> None:
         """Note the brokers that name servers list now."""
         self.is_topic_missing = self._registrations.note(names) >= self._topic_s or self._last_due.expired
 
-    def check(self, error: NoBrokerAvailable | TopicNotFound | TransportError) -> None:
-        """Raise the error if the time for what it says is over; else warn of the wait, once."""
-        is_for_topic = isinstance(error, TopicNotFound)
+    def check(self, error: RocketMQError) -> None:
+        """Raise the error if the time for what it says is over; else warn of the wait, once for each kind."""
+        is_for_topic = isinstance(error, _UNKNOWN)
         if self.is_topic_missing if is_for_topic else self._servers_due.expired:
             raise error
-        if self._has_warned:
+        if is_for_topic in self._warned_of_topic:
             return
-        self._has_warned = True
+        self._warned_of_topic.add(is_for_topic)
         if is_for_topic:
             text = "waiting up to %g s, within which brokers register at name servers that were just started: %s"
             _log.warning(text, self._topic_s, error)
@@ -156,27 +160,31 @@ def _list_queues(
 ) -> Sequence[MessageQueue]:
     try:
         return _known_queues(cluster, topic)
-    except TopicNotFound as error:
+    except _UNKNOWN as error:
         waits.note_brokers(_registered_brokers(cluster, topic, error))
     new = _new_queues(cluster, topic) if may_create else ()
     # Brokers that were seen above may have registered after the first look, each with all its topics.
     try:
         return _known_queues(cluster, topic)
-    except TopicNotFound as error:
+    except _UNKNOWN as error:
         if new and (waits.is_topic_missing or not has_keys):
             _log.warning("topic %s does not exist; its first messages create it with %d queues", topic, len(new))
             return new
-        raise _missing(topic, may_create=may_create, is_new=bool(new)) from error
+        raise _missing(error, topic, may_create=may_create, is_new=bool(new)) from error
 
 
-def _missing(topic: str, *, may_create: bool, is_new: bool) -> TopicNotFound:
+def _missing(
+    error: TopicNotFound | TopicUnconfirmed, topic: str, *, may_create: bool, is_new: bool
+) -> TopicNotFound | TopicUnconfirmed:
     """Return the error for a topic that name servers do not know; with `is_new`, its first messages would create it."""
     if is_new:
         why, advice = "rows have keys, whose queues must not change later", "create it before, to save the wait"
-        return TopicNotFound(f"no name server knows the topic, and {why}", advice=advice, topic=topic)
-    why = "no broker creates topics" if may_create else "ordering=key does not create those of a column"
-    what = f"no name server knows the topic, and {why}"
-    return TopicNotFound(what, advice=creation_advice(topic, may_create=may_create), topic=topic)
+    else:
+        why = "no broker creates topics" if may_create else "ordering=key does not create those of a column"
+        advice = creation_advice(topic, may_create=may_create)
+    if isinstance(error, TopicUnconfirmed):
+        advice = error.advice
+    return type(error)(f"{error.what}, and {why}", advice=advice, topic=topic)
 
 
 def _known_queues(cluster: Cluster, topic: str) -> Sequence[MessageQueue]:
@@ -192,11 +200,11 @@ def _new_queues(cluster: Cluster, topic: str) -> Sequence[MessageQueue]:
     """Return the queues that a missing topic gets from its first messages; none if no broker creates topics."""
     try:
         return cluster.writable.queues(topic)
-    except TopicNotFound:
+    except _UNKNOWN:
         return ()
 
 
-def _registered_brokers(cluster: Cluster, topic: str, error: TopicNotFound) -> frozenset[str]:
+def _registered_brokers(cluster: Cluster, topic: str, error: RocketMQError) -> frozenset[str]:
     """Return the names of the registered brokers; raise if there are none: then any topic may exist."""
     names = frozenset(broker.broker_name for broker in cluster.name_servers.fetch_brokers())
     if not names:

@@ -15,13 +15,12 @@ from ..cluster.cluster import worker_cluster
 from ..encode.faults import Fault
 from ..encode.ids import BatchIdentity
 from ..encode.requests import Encoded, Encoder
-from ..errors import BadRow, ColumnError, RocketMQError, WriteError, shown
+from ..errors import BadRow, ColumnError, RocketMQError, Where, WriteError, shown
 from ..model import MessageQueue
 from ..options.writer_options import BadRows, GivenBatch
 from ..send.pipeline import SendPipeline
 from ..send.settings import SendSettings
 from .bad_rows import BadRowHandler, DeadLetters, Dropper
-from .named_queues import require_missing
 from .outgoing import Outgoing, Unsendable
 from .plan import WritePlan
 from .queues import FrozenQueues
@@ -113,12 +112,9 @@ class _Task:
         self._outgoing.send(encoded.requests)
 
     def _encode(self, piece: RecordBatch, first: int) -> Encoded:
-        """Encode rows; raise `Unsendable` if the queues that they go to cannot be listed, or may only be away."""
+        """Encode rows; raise `Unsendable` if the queues of a topic that they name cannot be listed."""
         try:
-            encoded = self._encoder.encode(piece)
-            if unlisted := [fault.queue for fault in encoded.faults.values() if fault.queue]:
-                require_missing(worker_cluster(self._plan.options.cluster), unlisted)
-            return encoded
+            return self._encoder.encode(piece)
         except ColumnError:
             raise
         except RocketMQError as error:
@@ -126,6 +122,7 @@ class _Task:
             raise Unsendable(what, advice=error.advice, where=error.where, is_bad_row=False) from error
 
     def _treat_faults(self, piece: RecordBatch, first: int, faults: dict[int, Fault]) -> None:
+        self._require_absent(faults)
         if self._bad_rows:
             self._bad_rows.handle_faults(piece, first, faults)
             return
@@ -138,6 +135,41 @@ class _Task:
             where={"topic": topic},
             is_bad_row=True,
         )
+
+    def _require_absent(self, faults: dict[int, Fault]) -> None:
+        """Raise `Unsendable` if a row names a queue whose broker may be away: then it is no fault of the row.
+
+        The broker may also have come back since the queues of the batch were listed.
+        """
+        named = {number: fault.absent_queue for number, fault in faults.items() if fault.absent_queue}
+        if not named:
+            return
+        try:
+            listed, writable = self._look_again({queue.topic for queue in named.values()})
+        except RocketMQError as error:
+            what = f"the queues that rows name could not be looked up: {error.code}, {error.what}"
+            raise Unsendable(what, advice=error.advice, where=error.where, is_bad_row=False) from error
+        for number, queue in named.items():
+            place: Where = {"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id}
+            if queue.broker_name not in listed:
+                what = f"row {number} names a queue of a broker that no name server lists now"
+                advice = "bring the broker back; if there is no such broker, leave out the rows that name it"
+            elif queue in writable:
+                what = f"row {number} names a queue that was not writable yet when the queues of the batch were listed"
+                advice = "write the batch again"
+            else:
+                continue
+            raise Unsendable(what, advice=advice, where=place, is_bad_row=False)
+
+    def _look_again(self, topics: Iterable[str]) -> tuple[set[str], set[MessageQueue]]:
+        """Return the brokers that name servers list now, and the writable queues that these topics have now."""
+        cluster = worker_cluster(self._plan.options.planning_cluster)
+        listed = {broker.broker_name for broker in cluster.name_servers.fetch_brokers()}
+        writable = set[MessageQueue]()
+        for topic in topics:
+            cluster.routes.expire(topic)
+            writable.update(cluster.routes.route(topic).writable)
+        return listed, writable
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
@@ -205,7 +237,7 @@ class _Task:
             options.encode,
             self._identity,
             self._partition,
-            lambda: Outgoing(self._open_pipeline(settings, queues), None, unit="dead letter"),
+            lambda: Outgoing(self._open_pipeline(settings, queues), None, is_of_letters=True),
             queues,
             options.dead_letter_topic,
         )

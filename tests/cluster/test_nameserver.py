@@ -5,9 +5,17 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.broker_errors import SystemBusy
-from pyspark_rocketmq.errors import ConnectError, MalformedFrame, OptionError, StaticTopicUnsupported, TopicNotFound
+from pyspark_rocketmq.errors import (
+    ConnectError,
+    MalformedFrame,
+    OptionError,
+    StaticTopicUnsupported,
+    TopicNotFound,
+    TopicUnconfirmed,
+)
 from pyspark_rocketmq.model import parse_addresses
 from pyspark_rocketmq.wire.codes import ResponseCode
+from pyspark_rocketmq.wire.header import Command
 from tests.cluster.scripted import ScriptedLinks, answer, cluster_of, route_of
 
 UNKNOWN = answer(ResponseCode.TOPIC_NOT_EXIST, remark="No topic route info")
@@ -41,12 +49,41 @@ def test_a_topic_is_unknown_only_when_nobody_knows_it() -> None:
 
 
 def test_an_unknown_topic_is_not_asked_for_again() -> None:
-    """If one name server does not know a topic and another one is down, the lookup ends after one round."""
+    """If no name server knows a topic, the lookup ends after one round."""
     links = ScriptedLinks()
-    links.serve("two:2", GET_ROUTEINFO_BY_TOPIC=UNKNOWN)
-    with pytest.raises(TopicNotFound, match=r"two:2.*topic T.*create the topic") as caught:
+    for address in ("one:1", "two:2"):
+        links.serve(address, GET_ROUTEINFO_BY_TOPIC=UNKNOWN)
+    with pytest.raises(TopicNotFound, match=r"one:1.*topic T.*create the topic") as caught:
         cluster_of(links, "one:1", "two:2").name_servers.fetch_route("T")
     assert len(links.calls) == 2 and not caught.value.retriable and caught.value.__cause__
+
+
+@pytest.mark.parametrize("others", [None, BUSY])
+def test_a_topic_is_not_unknown_while_a_name_server_does_not_reply(others: Command | None) -> None:
+    """If one does not know a topic, and another one is down or busy, the error names them, after one round.
+
+    The first one may have started a moment ago, and only the other one may know the topic.
+    """
+    links = ScriptedLinks()
+    links.serve("two:2", GET_ROUTEINFO_BY_TOPIC=UNKNOWN)
+    if others:
+        links.serve("one:1", GET_ROUTEINFO_BY_TOPIC=others)
+    what = "OVERLOAD" if others else "refused"
+    with pytest.raises(TopicUnconfirmed, match=rf"fail: one:1: .*{what}.*two:2.*topic T.*leave them out") as caught:
+        cluster_of(links, "one:1", "two:2", retries=1).name_servers.fetch_route("T")
+    assert len(links.calls) == 2 and caught.value.retriable and caught.value.__cause__
+
+
+def test_a_known_route_stays_in_use_while_a_name_server_does_not_reply() -> None:
+    """If one name server goes, and another one was just started, brokers serve the topic on."""
+    links = ScriptedLinks()
+    links.serve("one:1", GET_ROUTEINFO_BY_TOPIC=route_of(b={0: "b:1"}))
+    links.serve("two:2", GET_ROUTEINFO_BY_TOPIC=UNKNOWN)
+    cluster = cluster_of(links, "one:1", "two:2")
+    before = cluster.routes.route("T")
+    links.stop("one:1")
+    cluster.routes.expire("T")
+    assert cluster.routes.route("T") == before
 
 
 def test_a_busy_name_server_is_asked_again() -> None:

@@ -7,6 +7,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from itertools import count, pairwise
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,9 @@ from pyspark_rocketmq.errors import (
     TopicNotFound,
 )
 from pyspark_rocketmq.net.settings import NetSettings
+from pyspark_rocketmq.send import pipeline as pipeline_module
 from pyspark_rocketmq.send.outcome import Outcome
+from pyspark_rocketmq.send.pipeline import SendPipeline
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import HeaderType
 from tests.net.fixtures import PKI, TRUSTING
@@ -109,7 +112,7 @@ def test_a_lost_reply_is_sent_again(sender: Sender) -> None:
 def test_an_unknown_end_is_told(sender: Sender) -> None:
     """If the response to the last attempt is lost while others come, the outcome says that it may be stored."""
     sender.stub.faults.drop_reply(on=BATCH, times=3)
-    pipeline = sender.pipeline(attempt_timeout_s=0.1, retries=2)
+    pipeline = sender.pipeline(attempt_timeout_s=0.1, retries=2, attempt_option="attemptOption")
     pipeline.submit(batch(0, place(1)))
     failed, limit = list[Outcome](), time.monotonic() + 10.0
     for number in count(1):
@@ -121,6 +124,7 @@ def test_an_unknown_end_is_told(sender: Sender) -> None:
     [outcome] = failed
     assert isinstance(outcome.error, RequestTimeout) and outcome.is_unknown and outcome.receipt is None
     assert "(3 attempts)" in str(outcome.error) and outcome.error.where["queue_id"] == 1
+    assert str(outcome.error).endswith("or raise attemptOption")
     assert sender.stored().count(b"0") == 3
 
 
@@ -152,7 +156,22 @@ def test_a_broker_that_stands_still_fails_its_sends_at_the_deadline(sender: Send
 
     assert 0.6 <= time.monotonic() - begun < 2.0 and len(sender.stored()) > 1
     assert isinstance(outcome.error, RequestTimeout) and outcome.is_unknown
-    assert "not stored within 0.6 s" in str(outcome.error)
+    assert "not acknowledged within 0.6 s" in str(outcome.error)
+    assert outcome.error.advice.startswith("it may be stored; ") and outcome.error.advice.endswith("sendTimeoutMs")
+
+
+def test_a_send_that_only_waited_for_a_silent_broker_is_surely_not_stored(sender: Sender) -> None:
+    """Its error does not repeat what is true of the sends for which the broker was found to be silent."""
+    sender.stub.faults.drop_reply(on=SEND, times=None)
+    requests = [single(number, place(number)) for number in range(3)]
+    outcomes = sender.send(requests, attempt_timeout_s=0.4, deadline_s=0.6, max_in_flight=1)
+
+    by_row = {number_of(outcome): outcome for outcome in outcomes}
+    assert [by_row[number].is_unknown for number in range(3)] == [True, True, False]
+    for outcome in outcomes:
+        assert isinstance(outcome.error, RequestTimeout) and outcome.error.advice.endswith("or raise sendTimeoutMs")
+        assert ("may be stored" in str(outcome.error)) == outcome.is_unknown
+    assert "not stored within 0.6 s" in str(by_row[2].error)
 
 
 def test_a_send_without_replies_does_not_keep_others_from_going(sender: Sender) -> None:
@@ -177,7 +196,8 @@ def test_an_attempt_in_flight_at_the_deadline_is_unknown(sender: Sender) -> None
     begun = time.monotonic()
     [outcome] = sender.send([single(0)], attempt_timeout_s=30.0, deadline_s=0.3)
 
-    assert time.monotonic() - begun < 2.0 and outcome.is_unknown and "not stored within 0.3 s" in str(outcome.error)
+    assert time.monotonic() - begun < 2.0 and outcome.is_unknown
+    assert "not acknowledged within 0.3 s" in str(outcome.error)
 
 
 def test_a_failed_send_without_a_queue_goes_to_another_broker(make_sender: MakeSender) -> None:
@@ -257,6 +277,39 @@ def test_stopping_sends_nothing_more(sender: Sender) -> None:
     assert time.monotonic() - begun < 2.0 and len(outcomes) == 40
     assert Counter(type(outcome.error) for outcome in outcomes)[LocalProtocolError] >= 36
     assert len(sender.stored()) == sum(outcome.receipt is not None for outcome in outcomes) <= 4
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "known"), [(SendPipeline, "_settle_stored", 7), (pipeline_module, "read_response", 0)]
+)
+def test_an_interrupted_pipeline_stops_at_once(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, known: int
+) -> None:
+    """An interrupt while responses are settled loses one outcome; stopping does not wait for it, and it is unknown.
+
+    An interrupt while they are taken loses more, and these are unknown, too.
+    """
+    calls, real = count(1), getattr(owner, name)
+
+    def interrupt(*given: Any) -> Any:
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(owner, name, interrupt)
+    sender.stub.faults.delay(100, on=SEND, times=8)
+    pipeline = sender.pipeline(attempt_timeout_s=1.0)
+    for number in range(8):
+        pipeline.submit(single(number, place(number % 4)))
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.flush()
+    begun = time.monotonic()
+    pipeline.stop()
+    outcomes = pipeline.take_outcomes()
+
+    assert time.monotonic() - begun < 3.0 and sorted(map(number_of, outcomes)) == list(range(8))
+    assert all(outcome.receipt or outcome.is_unknown for outcome in outcomes)
+    assert sum(outcome.receipt is not None for outcome in outcomes) >= known
 
 
 def test_nothing_of_a_queue_is_stored_behind_a_failed_send(sender: Sender) -> None:
@@ -488,17 +541,14 @@ def test_the_rate_limit_holds(sender: Sender) -> None:
     assert pipeline.statistics.limited_s > 0.3
 
 
-@pytest.mark.parametrize(
-    "attempt_timeout_s, deadline_s, option", [(0.1, 0.3, "attemptOption"), (30.0, 0.2, "deadlineOption")]
-)
-def test_advice_names_the_option_of_the_caller(
-    sender: Sender, attempt_timeout_s: float, deadline_s: float, option: str
-) -> None:
-    """The error of an attempt or a request that took too long says which of the caller's options to raise."""
+@pytest.mark.parametrize(("attempt_timeout_s", "deadline_s"), [(0.1, 0.3), (30.0, 0.2)])
+def test_advice_names_the_option_of_the_caller(sender: Sender, attempt_timeout_s: float, deadline_s: float) -> None:
+    """The error of a request that took too long says which of the caller's options to raise."""
     sender.stub.faults.drop_reply(on=SEND, times=None)
     given = {"attempt_option": "attemptOption", "deadline_option": "deadlineOption", "retries": 0}
     [outcome] = sender.send([single(0)], attempt_timeout_s=attempt_timeout_s, deadline_s=deadline_s, **given)
-    assert f"or raise {option}" in str(outcome.error)
+    assert str(outcome.error).endswith("or raise deadlineOption")
+    assert ("if the broker is slow, raise attemptOption" in str(outcome.error)) == (attempt_timeout_s < deadline_s)
 
 
 # --- a caller that is elsewhere --------------------------------------------------------------------------------------

@@ -151,6 +151,27 @@ def test_a_queue_of_a_broker_where_the_topic_is_only_read(make_target: MakeTarge
     check_queue(target, columns, way, r"queue 1 of 'broker-b' does not exist or is not writable; .* at broker-a")
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_broker_that_is_away_is_no_fault_of_a_row(make_target: MakeTarget, way: dict[str, str]) -> None:
+    """If a row names a broker that is away when the batch is planned, the task fails; no row is dropped because of it.
+
+    It cannot be told from a broker that does not exist. A broker that has come back since then is no fault, either.
+    """
+    target = make_target(2)
+    named = frame(queueId=numbers(1, 1), brokerName=["broker-a", "broker-b"])
+    target.stub.faults.broker_down("broker-b")
+    plan = target.plan(way)
+    with pytest.raises(
+        WriteError, match=r"\[SINK_WRITE\] .*no name server lists now.*broker broker-b, queue 1\); bring"
+    ):
+        target.write(named, plan=plan)
+    target.stub.faults.broker_up("broker-b")
+    with pytest.raises(WriteError, match=r"\[SINK_WRITE\] .*row 1 .* was not writable yet .*; write the batch again$"):
+        target.write(named, plan=plan)
+    assert target.bodies() == target.bodies("dead") == []
+    assert target.write(named, way).rows == len(target.bodies()) == 2
+
+
 def check_queue(target: Target, columns: dict[str, Any], way: dict[str, str], reason: str) -> None:
     """Check that the second row goes the way of bad rows, and that the first one lands unless the task fails."""
     if not way:
@@ -281,7 +302,7 @@ QUICK = {"sendMsgTimeout": "300", "retryTimesWhenSendFailed": "0", "maxInFlight"
 def test_a_lost_response_is_no_fault_of_a_row(target: Target, way: dict[str, str]) -> None:
     """A row that may be stored fails the task, whatever `onBadRow` says: a dead letter of it could be a second copy."""
     target.stub.faults.drop_reply(on=SENDS, times=None)
-    match = r"\[SINK_WRITE\] .*5 rows from row 0 to 4 .*REQUEST_TIMEOUT, .*; it may be stored; .* raise sendMsgTimeout$"
+    match = r"\[SINK_WRITE\] .*5 rows from row 0 to 4 .*REQUEST_TIMEOUT, .*; it may be stored; .* raise sendTimeoutMs$"
     with pytest.raises(WriteError, match=match) as caught:
         target.write(rows(5), QUICK | way | {"sendTimeoutMs": "1000"})
     assert counts(caught.value) == (0, 0, 5) and "topic orders, broker broker-a" in str(caught.value)

@@ -178,7 +178,9 @@ LARGE = {"sendBatchSize": "1"}
 
 def test_a_row_that_the_broker_refuses_fails_the_task(make_target: MakeTarget) -> None:
     """By default the error has the row and what the broker said about it."""
-    with pytest.raises(BadRow, match=r"row 1 could not be sent: BROKER_MESSAGE_ILLEGAL.*length limit 1000B") as caught:
+    with pytest.raises(
+        BadRow, match=r"row 1 could not be sent: BROKER_MESSAGE_ILLEGAL.*limit 1000B.*or drop$"
+    ) as caught:
         small_broker(make_target).write(frame(body=[b"a", b"x" * 1001, b"c"]), LARGE)
     assert caught.value.landed + caught.value.failed == 3
 
@@ -257,11 +259,39 @@ def test_with_order_a_failed_row_is_not_overtaken(target: Target, code: Response
     assert [record.body for record in target.records()] == [b"%d" % row for row in range(30)]
 
 
+@pytest.mark.parametrize("way", [{}, DROP, DEAD])
+def test_rows_that_are_only_too_large_together_land(make_target: MakeTarget, way: dict[str, str]) -> None:
+    """A batch above the limit of its broker is taken apart, whatever `onBadRow` says, and all its rows are stored."""
+    target = small_broker(make_target)
+    report = target.write(frame(body=[b"x" * 100] * 40), way)
+    assert (report.rows, report.dropped, report.dead_letters) == (40, 0, 0) and len(target.bodies()) == 40
+
+
+def test_a_refused_row_of_a_batch_is_named(target: Target) -> None:
+    """By default the error names the row of a refused batch that is refused alone, too."""
+    target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=RequestCode.SEND_BATCH_MESSAGE)
+    target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=SINGLE)
+    with pytest.raises(
+        BadRow, match=r"row 0 could not be sent: .*; shorten its body, .*, or set onBadRow to .*"
+    ) as caught:
+        target.write(rows(32), {"maxInFlight": "1"})
+    assert caught.value.landed + caught.value.failed == 32 and len(target.bodies()) == caught.value.landed
+
+
+def test_a_refused_batch_of_dead_letters_is_taken_apart(make_target: MakeTarget) -> None:
+    """Dead letters that are too large together are sent one by one: none of them would stop its query for ever."""
+    target = small_broker(make_target)
+    report = target.write(frame(body=[b"x" * 2000] * 40), DEAD | {"maxMessageSize": "1k"})
+    assert (report.rows, report.dead_letters) == (40, 40) and len(target.records("dead")) == 40
+
+
 def test_a_dead_letter_that_is_refused_fails_the_task(target: Target) -> None:
     """If the dead letter cannot be sent either, the task fails: no row is lost without a word."""
     target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=RequestCode.SEND_BATCH_MESSAGE, times=None)
     target.stub.faults.answer(ResponseCode.MESSAGE_ILLEGAL, on=SINGLE, times=None)
-    with pytest.raises(WriteError, match="dead letter 0 could not be sent"):
+    with pytest.raises(
+        WriteError, match=r"dead letter 0 could not be sent.*; set maxMessageSize .*, or set onBadRow=drop$"
+    ):
         target.write(frame(body=[b""]), DEAD)
 
 

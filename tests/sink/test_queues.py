@@ -15,7 +15,7 @@ from broker_stub.faults import NAME_SERVER
 from broker_stub.settings import Settings
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
-from pyspark_rocketmq.errors import BadRow, ConnectionLost, NoBrokerAvailable, TopicNotFound, WriteError
+from pyspark_rocketmq.errors import BadRow, ConnectionLost, NoBrokerAvailable, RocketMQError, TopicNotFound, WriteError
 from pyspark_rocketmq.model import MessageQueue, parse_addresses
 from pyspark_rocketmq.sink.queues import Registrations
 from pyspark_rocketmq.wire.bodies import TopicConfig
@@ -267,8 +267,13 @@ def test_rows_are_not_bad_because_the_only_broker_of_their_topic_is_away(
     assert target.bodies("dead") == []
 
 
-def test_the_time_for_a_missing_topic_begins_with_the_brokers(make_target: MakeTarget) -> None:
-    """As long as no broker is registered, nothing is known about a topic; the time begins after that."""
+def test_the_time_for_a_missing_topic_begins_with_the_brokers(
+    make_target: MakeTarget, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As long as no broker is registered, nothing is known about a topic; the time begins after that.
+
+    A warning tells of each of the two waits.
+    """
     target = make_target(settings=CLOSED)
     target.stub.faults.broker_down()
     back, began = threading.Timer(0.8, target.stub.faults.broker_up), time.monotonic()
@@ -277,6 +282,8 @@ def test_the_time_for_a_missing_topic_begins_with_the_brokers(make_target: MakeT
         target.write(frame(topic=["new"]), {**NAMED, **DROP, "sendTimeoutMs": "1000"})
     back.join()
     assert time.monotonic() - began >= 1.8
+    waits = [line for line in caplog.messages if line.startswith("waiting up to")]
+    assert len(waits) == 2 and "(sendTimeoutMs)" in waits[0] and "within which brokers register" in waits[1]
 
 
 # --- name servers -----------------------------------------------------------------------------------------------------
@@ -323,6 +330,26 @@ def test_a_task_waits_for_a_topic_whose_queues_the_driver_has_listed(target: Tar
     plan = target.plan()
     target.stub.faults.answer(ResponseCode.TOPIC_NOT_EXIST, on=ROUTE, at=NAME_SERVER, times=4)
     assert target.write(rows(5), plan=plan).rows == len(target.bodies()) == 5
+
+
+DEAD_SERVER = "127.0.0.1:1"
+
+
+def test_a_name_server_that_is_gone_for_good_does_not_keep_topics_from_being_created(target: Target) -> None:
+    """A topic is new if the other name servers do not know it, as for RocketMQ's own producers."""
+    servers = {"nameServer": f"{DEAD_SERVER};{target.stub.name_server}", "topic": "new"}
+    assert target.write(rows(5), servers).rows == len(target.bodies("new")) == 5
+
+
+@pytest.mark.parametrize("topic", ["new", ""])
+def test_a_name_server_that_is_gone_may_know_a_missing_topic(make_target: MakeTarget, topic: str) -> None:
+    """Where no broker creates topics, the wait ends with an error that names the name server that is away."""
+    target = make_target(settings=CLOSED)
+    servers = {"nameServer": f"{DEAD_SERVER};{target.stub.name_server}", "topic": topic, "sendTimeoutMs": "1000"}
+    began = time.monotonic()
+    with pytest.raises(RocketMQError, match=rf"TOPIC_UNCONFIRMED.*fail: {DEAD_SERVER}: .*leave them out of nameServer"):
+        target.write(frame(topic=["new"]), servers)
+    assert 1.0 <= time.monotonic() - began < 10.0
 
 
 def test_a_batch_waits_for_the_name_server(target: Target, caplog: pytest.LogCaptureFixture) -> None:
@@ -390,29 +417,6 @@ def test_rows_of_a_key_stay_in_order(make_target: MakeTarget) -> None:
                 first[record.properties["KEYS"]].append(row)
     assert sum(map(len, first.values())) == 2000
     assert all(numbers == sorted(numbers) for numbers in first.values())
-
-
-# --- queues that rows name --------------------------------------------------------------------------------------------
-
-
-def two_queues(broker: str) -> pa.RecordBatch:
-    """Return two rows: one for a queue of broker-a, one for the queue of the same number of another broker."""
-    return frame(queueId=pa.array([1, 1], pa.int32()), brokerName=["broker-a", broker])
-
-
-@pytest.mark.parametrize("is_back", [True, False], ids=["back", "away"])
-def test_a_named_queue_that_was_away_is_no_fault_of_a_row(make_target: MakeTarget, is_back: bool) -> None:
-    """A row that names a queue of a broker that was away when the batch was planned fails the task, and is not bad."""
-    target = make_target(2)
-    target.stub.faults.broker_down("broker-b")
-    plan = target.plan({"onBadRow": "drop", "sendTimeoutMs": "3s"})
-    if is_back:
-        target.stub.faults.broker_up("broker-b")
-
-    what = "was away when the batch was planned" if is_back else "its broker is registered at no name server"
-    with pytest.raises(WriteError, match=rf"\[SINK_WRITE\] .*queue 1 of 'broker-b'.*{what}.*\(topic orders\)"):
-        target.write(two_queues("broker-b"), plan=plan)
-    assert target.records() == []
 
 
 def test_a_queue_beyond_the_last_one_is_a_fault_of_its_row(make_target: MakeTarget) -> None:

@@ -22,6 +22,7 @@ from pyspark_rocketmq.errors import (
     OptionError,
     RocketMQError,
     TopicNotFound,
+    TopicUnconfirmed,
 )
 from pyspark_rocketmq.wire.bodies import TopicConfig
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode, SysFlag
@@ -210,6 +211,19 @@ def test_a_missing_topic_and_one_without_queues_are_refused(stub: StubBroker, re
         admin_of(stub).admin.create_topic(config)
         said = refusal(OptionError, read, stub, subscribe="closed")
         assert f"subscribe = 'closed': no queue of the topic may be read at {stub.name_server}" in said
+
+
+@READS
+def test_a_missing_topic_may_be_known_to_a_name_server_that_is_away(stub: StubBroker, read: Read) -> None:
+    """If one of two name servers is down, the error says so; topics that the other one knows are read all the same.
+
+    The retry topic may be missing, as always.
+    """
+    servers = {"nameServer": f"127.0.0.1:1;{stub.name_server}"}
+    said = refusal(TopicUnconfirmed, read, stub, subscribe="nowhere", **servers)
+    assert "127.0.0.1:1" in said and "topic nowhere" in said and "leave them out of nameServer" in said
+    more = {"consumerGroup": "readers", "readRetryTopic": "true"} if read is stream else {}
+    assert read(stub, **servers, **more) == [(0, b"a")]
 
 
 # --- offsets in JSON -------------------------------------------------------------------------------------------------
