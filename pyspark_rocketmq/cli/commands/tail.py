@@ -181,7 +181,8 @@ COMMANDS = (
             BODY,
         ),
         details="Prints messages as they come, until Ctrl-C. Reads without a group, so no position moves. "
-        "Messages of one queue come in order. A broker that fails is told, and read on when it answers again.",
+        "Messages of one queue come in order. It begins when all brokers of the topic answer; one that fails later is "
+        "told, and read on when it answers again.",
         examples=("pyspark-rocketmq tail orders --from earliest -n 5 --tags new",),
         is_stream=True,
     ),
