@@ -27,7 +27,9 @@ from ..broker_errors import FlushDiskTimeout, FlushSlaveTimeout, ServiceNotAvail
 from ..cluster.cluster import Cluster
 from ..cluster.names import Namespace
 from ..errors import (
+    LimitExceeded,
     LocalProtocolError,
+    MalformedFrame,
     NoBrokerAvailable,
     OptionError,
     QueueMoved,
@@ -314,7 +316,7 @@ class _Replay:
         if target not in self._faults:
             try:
                 is_writable = bool(self._cluster.routes.route(target).writable)
-            except (TopicNotFound, StaticTopicUnsupported) as error:
+            except (TopicNotFound, StaticTopicUnsupported, MalformedFrame, LimitExceeded) as error:
                 self._faults[target] = error
             else:
                 advice = f"give it write permission: mqadmin updateTopicPerm -t {target} -p 6"

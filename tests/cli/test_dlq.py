@@ -169,6 +169,20 @@ def test_letters_are_sent_once(run: RunCommand, stub: StubCluster, tmp_path: Pat
     assert again.document["auditFile"] == str(audit)
 
 
+def test_the_command_that_goes_on_has_any_cause(run: RunCommand, stub: StubCluster, run_command: RunCommand) -> None:
+    """A cause that begins like an option is quoted so that the printed command takes it for a value."""
+    stub.put(OWN, b"x", properties={"CAUSE": "--bad", "ORIGIN_TOPIC": TOPIC})
+    stub.faults.answer(14, on=SEND, times=None)
+    ran = run(
+        "dlq", "replay", OWN, "--apply", "--audit", "mine.jsonl", "--cause=--bad", "-o", "mqClientApiTimeout=50ms"
+    )
+    stub.faults.clear()
+
+    [command] = [line.partition("go on with: ")[2] for line in ran.err.splitlines() if "go on with" in line]
+    done = run_command(*shlex.split(command)[1:], "-o", "mqClientApiTimeout=10s", "--json")
+    assert (done.code, done.document["letterCount"]) == (Exit.DONE, 1), done.err
+
+
 def test_without_a_home_a_file_must_be_named(run: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process without a home directory, as in some containers, has no default for the audit file."""
 

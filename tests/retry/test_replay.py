@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from broker_stub import StubCluster
+from broker_stub import Settings, StubCluster
 from pyspark_rocketmq import retry
 from pyspark_rocketmq.client import Message, Producer, ProducerSettings
 from pyspark_rocketmq.client.audit_file import AuditFile, History
@@ -337,11 +337,16 @@ def test_a_replay_that_is_killed_goes_on(stub: StubCluster, audit: Path, kills: 
     assert len(stub.messages(DEAD)) == len(ids)
 
 
-def begin_replay(stub: StubCluster, audit: Path, *more: str) -> subprocess.Popen[str]:
-    """Begin a replay in a process of its own."""
-    words = ["dlq", "replay", GROUP, "--apply", "--audit", str(audit), "--rate", "60", *more]
+def begin_replay(stub: StubCluster, audit: Path, *before: str) -> subprocess.Popen[str]:
+    """Begin a replay in a process of its own, by a command that gets its words behind its own."""
+    words = ["dlq", "replay", GROUP, "--apply", "--audit", str(audit), "--rate", "60"]
     return subprocess.Popen(
-        [*PROGRAM, *words], cwd=ROOT, env=environment(stub), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*before, *PROGRAM, *words],
+        cwd=ROOT,
+        env=environment(stub),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -357,6 +362,17 @@ def test_an_interrupted_replay_records_what_is_in_flight(stub: StubCluster, audi
     assert process.returncode == 130
     assert "go on with: pyspark-rocketmq dlq replay %DLQ%billing --apply" in said and str(audit) in said
     assert len(lines(audit, "landed")) == len(stub.messages(TOPIC)) - len(ids) < len(ids)
+
+
+def test_a_replay_in_the_background_ignores_an_interrupt(stub: StubCluster, audit: Path) -> None:
+    """A shell that begins it in the background has it ignore Ctrl-C, which is meant for another command."""
+    bury(stub, *map(str, range(60)))
+    process = begin_replay(stub, audit, "sh", "-c", "trap '' INT; exec \"$@\"", "sh")
+    until(lambda: len(stub.messages(TOPIC)) > 65, "letters arrive")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=SECONDS)
+
+    assert (process.returncode, len(lines(audit, "landed"))) == (0, 60)
 
 
 def test_a_replay_that_is_interrupted_first_sends_nothing(stub: StubCluster, audit: Path) -> None:
@@ -402,6 +418,18 @@ def test_what_cannot_be_sent_is_named_and_tried_again(stub: StubCluster, audit: 
     assert [each["offset"] for each in lines(audit, "failed")][:4] == [0, 1, 2, 3]
     assert (second.sent_count, second.sent_before, second.failed_count) == (2, 1, 2)
     assert [each.body for each in revived(stub, "deleted", after=1)] == [b"nowhere"]
+
+
+def test_a_topic_with_a_broken_route_stops_no_others(audit: Path) -> None:
+    """If one target's route cannot be understood, its letters fail by name, and those of other targets are sent."""
+    with StubCluster(1, topics={TOPIC: 1, OTHER: 1}, settings=Settings(order_topics=True)) as stub:
+        stub.put(DEAD, b"a", properties={"RETRY_TOPIC": OTHER}, queue_id=0)
+        stub.put(DEAD, b"b", properties={"RETRY_TOPIC": TOPIC}, queue_id=0)
+        stub.run(lambda: stub.state.values.update({"ORDER_TOPIC_CONFIG": {OTHER: "broken"}}))
+
+        report = replay(stub, audit)
+
+        assert (report.sent, [each.error.code for each in report.failed]) == ({TOPIC: 1}, ["MALFORMED_FRAME"])
 
 
 @pytest.mark.parametrize(
