@@ -242,10 +242,13 @@ class _Warnings(logging.Handler):
 
 
 def _open_missing_streams() -> None:
-    """Replace streams that the process was started without, as by `2>&-`; what goes there is nowhere to be read."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    """Replace streams that the process was started without, as by `2>&-`; what goes there is nowhere to be read.
+
+    A missing standard input stays missing: a command that was told to read it refuses.
+    """
+    for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
 
 
 def _discard_if_closed(stream: Any) -> None:

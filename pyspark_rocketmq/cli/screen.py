@@ -95,7 +95,7 @@ class Screen:
         self._write(back + "\n".join(lines))
 
     def _lines(self, view: Table | Facts | Note) -> list[str]:
-        with writing(), self.console.capture() as drawn:
+        with writing(self.outcome), self.console.capture() as drawn:
             self.console.print(_drawn(view, self.console), end="")
         return [line.rstrip() for line in drawn.get().rstrip("\n").split("\n")]
 
@@ -200,19 +200,22 @@ class Screen:
         return self._console
 
     def _write(self, text: str) -> None:
-        with writing():
+        with writing(self.outcome):
             print(text, file=self.out, flush=True)
 
 
 @contextmanager
-def writing() -> Iterator[None]:
-    """Raise `RocketMQError` if results cannot be written in the `with` block, but `BrokenPipeError` if nobody reads."""
+def writing(outcome: str = "") -> Iterator[None]:
+    """Raise `RocketMQError` if results cannot be written in the `with` block, but `BrokenPipeError` if nobody reads.
+
+    `outcome` says what the command has changed.
+    """
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as cause:
-        what = f"the result could not be written: {cause.strerror}"
+        what = f"the result could not be written: {cause.strerror}" + (f"; {outcome}" if outcome else "")
         raise RocketMQError(what, advice="write it to another place") from cause
 
 
