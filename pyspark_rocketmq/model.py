@@ -8,7 +8,7 @@ queues from the same list.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
@@ -27,6 +27,8 @@ CAUSE, ORIGIN_TOPIC = "CAUSE", "ORIGIN_TOPIC"
 MOST_TOPIC, MOST_GROUP_TOPIC, MOST_GROUP = 127, 255, 120
 """Longest name of a topic, of a topic that brokers create for a group, and of a group, in characters."""
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+_MOST_NAMED = 8
+"""The most queues that an error lists."""
 
 
 class MessageQueue(NamedTuple):
@@ -160,6 +162,18 @@ def java_order(text: str) -> bytes:
 def sort_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
     """Return queues sorted by topic, broker name (both in Java's order) and number."""
     return sorted(queues, key=lambda q: (java_order(q.topic), java_order(q.broker_name), q.queue_id))
+
+
+def find_queue(queues: Sequence[MessageQueue], topic: str, text: str, *, option: str, kind: str) -> MessageQueue:
+    """Return the queue of a topic that a text BROKER/ID names.
+
+    Raise `OptionError` about `option` if it is none of `queues`; `kind` says of which kind these are.
+    """
+    names = {f"{queue.broker_name}/{queue.queue_id}": queue for queue in queues}
+    if text not in names:
+        advice = f"queues are: {', '.join(list(names)[:_MOST_NAMED])}"
+        raise OptionError(option, text, f"topic {topic} has no such {kind} queue", advice=advice)
+    return names[text]
 
 
 def retry_topic(group: str) -> str:

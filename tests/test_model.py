@@ -14,6 +14,7 @@ from pyspark_rocketmq.model import (
     MessageQueue,
     QueueRange,
     dead_letter_topic,
+    find_queue,
     java_order,
     parse_address,
     parse_addresses,
@@ -131,3 +132,13 @@ def test_nouns_cross_process_boundaries() -> None:
     planned = QueueRange(MessageQueue("t", "b", 1), 2, 3)
 
     assert pickle.loads(pickle.dumps(planned)) == planned
+
+
+def test_a_queue_is_found_by_its_name() -> None:
+    """A text BROKER/ID names one of the queues; any other text raises an error that lists some of them."""
+    queues = [MessageQueue("t", "a", number) for number in range(10)]
+
+    assert find_queue(queues, "t", "a/3", option="--queue", kind="readable") == queues[3]
+    match = r"--queue = 'b/3': topic t has no such readable queue; queues are: a/0, .*, a/7$"
+    with pytest.raises(OptionError, match=match):
+        find_queue(queues, "t", "b/3", option="--queue", kind="readable")

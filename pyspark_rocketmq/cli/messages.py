@@ -9,7 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DecodeError, OptionError, shown
-from ..model import MessageQueue, QueueRange
+from ..model import MessageQueue, QueueRange, find_queue
 from .command import Parameter
 from .values import Moment, moment
 from .views import Text, View, show_size, show_time
@@ -231,11 +231,7 @@ def choose_queue(cluster: Cluster, topic: str, text: str | None) -> list[Message
     queues = list(cluster.routes.route(topic).readable)
     if text is None:
         return queues
-    chosen = [each for each in queues if f"{each.broker_name}/{each.queue_id}" == text]
-    if not chosen:
-        known = ", ".join(f"{each.broker_name}/{each.queue_id}" for each in queues[:8])
-        raise OptionError("--queue", text, f"topic {topic} has no such readable queue", advice=f"queues are: {known}")
-    return chosen
+    return [find_queue(queues, topic, text, option="--queue", kind="readable")]
 
 
 # --- for people ------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from ..model import (
     QueueBounds,
     SendRequest,
     dead_letter_topic,
+    find_queue,
     is_topic_name,
 )
 from ..wire.codes import SysFlag
@@ -241,8 +242,6 @@ def choose_letter_queues(
         what = what if hidden[1:] else "the broker's queues may not be read now"
         advice = f"give read permission: mqadmin updateTopicPerm -t {topic} -p 6; or name a queue of another broker"
         raise NoBrokerAvailable(what, advice=advice, topic=topic, broker=hidden[0])
-    chosen = [each for each in route.readable if queue in (None, f"{each.broker_name}/{each.queue_id}")]
-    if not chosen:
-        known = ", ".join(f"{each.broker_name}/{each.queue_id}" for each in route.readable[:8])
-        raise OptionError("queue", queue, f"topic {topic} has no such readable queue", advice=f"queues are: {known}")
-    return chosen
+    if queue is None:
+        return route.readable
+    return [find_queue(route.readable, topic, queue, option="queue", kind="readable")]

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MOST_TEXT, OptionError, RocketMQError, SendError, shown
+from ...model import find_queue
 from ..command import Command, Parameter
 from ..drafts import FORMATS, LINE_MEMBERS, Defaults, Draft, LineReader, draft_body, draft_file, draft_lines
 from ..values import Moment, moment
@@ -276,7 +277,9 @@ class Sender:
         self._find_queues(topic)
         if draft.message.deliver_at_ms:
             self._require_timers(topic)
-        return self._find_queue(topic, draft.queue) if draft.queue else None
+        if not draft.queue:
+            return None
+        return find_queue(self._find_queues(topic), topic, draft.queue, option="--queue", kind="writable")
 
     def _store(self, drafts: Sequence[Draft], queue: MessageQueue | None) -> Receipt:
         if len(drafts) == 1:
@@ -293,14 +296,6 @@ class Sender:
         if writable.is_new(topic):
             self._session.screen.warn(f"topic {topic} does not exist; the brokers make it with its first message")
         return queues
-
-    def _find_queue(self, topic: str, text: str) -> MessageQueue:
-        queues = self._find_queues(topic)
-        for queue in queues:
-            if f"{queue.broker_name}/{queue.queue_id}" == text:
-                return queue
-        known = ", ".join(f"{each.broker_name}/{each.queue_id}" for each in queues[:8])
-        raise OptionError("--queue", text, f"topic {topic} has no such writable queue", advice=f"queues are: {known}")
 
     def _check_timers(self, topic: str) -> None:
         """Raise if brokers would deliver at once: those before 5.0, which do not know a request for topics."""
