@@ -182,7 +182,7 @@ def find_letter_topic(cluster: Cluster, name: str) -> str:
     name = unwrap(name)
     group = name.removeprefix(DEAD_LETTER_PREFIX)
     of_group = dead_letter_topic(group)
-    found = [topic for topic in dict.fromkeys((of_group, name)) if _exists(cluster, topic)]
+    found = [topic for topic in dict.fromkeys((of_group, name)) if cluster.routes.has(topic)]
     if len(found) == 2:
         advice = f"give {of_group} for those of the group, {TOPIC_MARK}{name} for those in the topic"
         raise OptionError("NAME", name, "both a topic and a group with dead letters", advice=advice)
@@ -190,14 +190,6 @@ def find_letter_topic(cluster: Cluster, name: str) -> str:
         advice = "check the name: a group, or a topic to which Spark's tasks write dead letters"
         raise TopicNotFound("there is neither a group nor a topic of this name", advice=advice, topic=name)
     return found[0] if found else of_group
-
-
-def _exists(cluster: Cluster, topic: str) -> bool:
-    try:
-        cluster.routes.route(topic)
-    except TopicNotFound:
-        return False
-    return True
 
 
 def _is_group(cluster: Cluster, name: str) -> bool:

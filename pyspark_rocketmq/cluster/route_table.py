@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from ..errors import LimitExceeded, RocketMQError
+from ..errors import LimitExceeded, RocketMQError, TopicNotFound
 from ..net.deadline import Deadline, share
 from .routes import BrokerEndpoints, Route
 
@@ -74,6 +74,14 @@ class RouteTable:
         if self._clock() < max(entry.due, self._silent_until):
             return entry.route
         return self._renew(topic, entry.route, deadline)
+
+    def has(self, topic: str) -> bool:
+        """Return whether a name server knows the topic."""
+        try:
+            self.route(topic)
+        except TopicNotFound:
+            return False
+        return True
 
     def expire(self, topic: str) -> None:
         """Mark the topic's route as stale."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import signal
@@ -17,6 +16,7 @@ from ...model import MessageQueue, QueueBounds, QueueRange
 from ..command import Command, Parameter
 from ..exits import Exit
 from ..messages import BODY, MessageRow, show_messages, to_row
+from ..state_files import state_folder
 from ..values import Moment, moment
 from ..views import Column, Note, Table, Text, View, show_time
 
@@ -351,12 +351,11 @@ def _default_path(session: Session, settings: ReplaySettings) -> Path:
     namespace = session.cluster.settings.namespace
     spaces = filter(None, [namespace.prefix, namespace.header])
     parts = ["+".join(clusters), *spaces, settings.topic, *(["to", settings.to] if settings.to else [])]
-    base = os.environ.get("XDG_STATE_HOME", "").strip()
     try:
-        folder = (Path(base) if base else Path.home() / ".local" / "state") / "pyspark-rocketmq" / "replays"
+        folder = state_folder("replays")
     except RuntimeError as cause:
         raise OptionError("--audit", None, f"no default: {cause}", advice="give the path of a file") from None
-    return folder.absolute() / (re.sub(r"[^A-Za-z0-9+_-]", "_", "-".join(parts))[:200] + ".jsonl")
+    return folder / (re.sub(r"[^A-Za-z0-9+_-]", "_", "-".join(parts))[:200] + ".jsonl")
 
 
 def _replayed(report: ReplayReport, path: Path) -> Replayed:

@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import OptionError, RocketMQError, TopicNotFound
+from ...errors import OptionError, RocketMQError
 from ...model import MessageQueue, sort_queues
 from ..asking import fetch_brokers
 from ..command import Command, Parameter
 from ..exits import Exit, NotFound
 from ..moving import commit, find_brokers, require_group, require_no_members, require_still_alone, require_unmoved
 from ..positions import WHERE, Origin, nest, read_file, readable_queues, require_origin, resolve, resolve_file
+from ..state_files import state_folder
 from ..values import Moment, moment
 from ..views import Column, Note, Table, Text, View, show_count
 
@@ -142,16 +143,8 @@ def _find_hidden(
                 "name others with --topic"
             )
     hidden = {topic for each in told.values() if not isinstance(each, RocketMQError) for topic in each} - set(shown)
-    return {topic for topic in hidden if _is_there(session, topic)}
-
-
-def _is_there(session: Session, topic: str) -> bool:
-    """Return whether a topic exists: positions stay behind when a topic is deleted."""
-    try:
-        session.cluster.routes.route(topic)
-    except TopicNotFound:
-        return False
-    return True
+    # Positions stay behind when a topic is deleted.
+    return {topic for topic in hidden if session.cluster.routes.has(topic)}
 
 
 def _show_offsets(found: GroupOffsets) -> list[View]:
@@ -305,11 +298,7 @@ def _write_undo(session: Session, group: str, positions: Mapping[MessageQueue, i
     from ..documents import write_json
 
     content = write_json(_exported(session, group, positions), indent=2)
-    path = (
-        Path(given).absolute()
-        if given
-        else _undo_folder().absolute() / f"{group}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.json"
-    )
+    path = Path(given).absolute() if given else _undo_folder() / f"{group}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.json"
     try:
         if not given:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -324,9 +313,8 @@ def _write_undo(session: Session, group: str, positions: Mapping[MessageQueue, i
 
 
 def _undo_folder() -> Path:
-    base = os.environ.get("XDG_STATE_HOME", "").strip()
     try:
-        return (Path(base) if base else Path.home() / ".local" / "state") / "pyspark-rocketmq" / "undo"
+        return state_folder("undo")
     except RuntimeError:
         what = "there is no home directory for the undo file, so nothing was moved"
         raise OptionError("--undo-file", None, what, advice="give --undo-file, or set XDG_STATE_HOME") from None
