@@ -23,9 +23,9 @@ from broker_stub import StubCluster
 from pyspark_rocketmq.cli.commands import demo
 from pyspark_rocketmq.cli.commands.demo import Play
 from pyspark_rocketmq.cli.connection import Wanted
-from pyspark_rocketmq.cli.demo import process
 from pyspark_rocketmq.cli.demo.state import SHOPS, Sums
 from pyspark_rocketmq.cli.exits import Exit
+from pyspark_rocketmq.cli.java import java_release
 from pyspark_rocketmq.cli.screen import Screen
 from pyspark_rocketmq.cli.session import Session
 from pyspark_rocketmq.errors import RocketMQError
@@ -149,7 +149,7 @@ def test_a_secret_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_java_that_cannot_be_run_is_left_to_spark(tmp_path: Path) -> None:
     """A java that does not tell its release does not end the demo with an unexpected error."""
-    assert process._java_release(str(tmp_path)) is None
+    assert java_release(str(tmp_path)) is None
 
 
 # --- what is missing -------------------------------------------------------------------------------------------------

@@ -9,24 +9,22 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
+from ..java import OLDEST_JAVA, find_java, java_release
 from .findings import Finding, Level
 
 __all__ = ["Probed", "Setup", "Surroundings", "check_setup", "check_spark", "compare"]
 
 LOCAL_MASTER = "local[2]"
 _PROBE = "pyspark_rocketmq.cli.checks.spark_probe"
-_PROBE_S, _JAVA_S = 180.0, 30.0
-_LEAST_PYSPARK, _LEAST_JAVA = (4, 1), 17
-_JAVA_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_PROBE_S = 180.0
+_LEAST_PYSPARK = (4, 1)
 _OTHER_PYTHON = re.compile(
     r"Python in worker has different version:\s+\(?'?(?P<worker>[\d.]+).*?driver:\s+\(?'?(?P<driver>[\d.]+)", re.DOTALL
 )
@@ -92,7 +90,7 @@ def check_setup(setup: Setup) -> Iterator[Finding]:
     if setup.java is None:
         advice = "install Java 17 or later, and set JAVA_HOME"
         yield _problem(place, "there is no Java", "Spark's driver is a Java process", advice)
-    elif setup.java < _LEAST_JAVA:
+    elif setup.java < OLDEST_JAVA:
         advice = "install Java 17 or later, and set JAVA_HOME to it"
         yield _problem(place, f"Java is {setup.java}", "Spark 4 needs Java 17 or later", advice)
     if setup.worker_python is None:
@@ -106,30 +104,8 @@ def _look_at_setup(env: Mapping[str, str]) -> Setup:
         pyspark = version("pyspark")
     except PackageNotFoundError:
         pyspark = None
-    return Setup(pyspark, _find_java(env), env.get("PYSPARK_PYTHON") or None)
-
-
-def _find_java(env: Mapping[str, str]) -> int | None:
-    """Return the major version of the Java that Spark would start: that of JAVA_HOME, or else of the path."""
-    home = env.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=env.get("PATH"))
-    if java is None:
-        return None
-    try:
-        ran = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, errors="replace", timeout=_JAVA_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return _java_version(ran.stderr + ran.stdout)
-
-
-def _java_version(text: str) -> int | None:
-    """Return the major version that Java prints, as `version "17.0.2"` or, before 9, `version "1.8.0"`."""
-    found = _JAVA_VERSION.search(text)
-    if found is None:
-        return None
-    return int(found[2] or 0) if found[1] == "1" else int(found[1])
+    java = find_java(env)
+    return Setup(pyspark, java_release(java) if java else None, env.get("PYSPARK_PYTHON") or None)
 
 
 def _numbers(release: str) -> tuple[int, ...]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,10 +18,10 @@ from queue import Empty, SimpleQueue
 from typing import IO, Any
 
 from ...errors import RocketMQError
+from ..java import OLDEST_JAVA, find_java, java_release
 
 __all__ = ["SparkJob", "require_spark"]
 
-_OLDEST_JAVA = 17
 _FOREIGN = ("SPARK_", "PYSPARK_", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 """Beginnings of names of environment variables by which Spark would be another one, or elsewhere."""
 _ENDING_S = 5.0
@@ -36,24 +34,14 @@ def require_spark() -> None:
     if find_spec("pyspark") is None:
         raise RocketMQError("PySpark is not installed", advice="pip install 'pyspark-rocketmq[spark]'")
     home = os.environ.get("JAVA_HOME", "").strip()
-    java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    java = find_java(os.environ)
     where = f"in JAVA_HOME ({home})" if home else "in the PATH"
-    advice = f"Spark needs Java {_OLDEST_JAVA} or newer: install it, or set JAVA_HOME; make demo fetches one"
+    advice = f"Spark needs Java {OLDEST_JAVA} or newer: install it, or set JAVA_HOME; make demo fetches one"
     if java is None:
         raise RocketMQError(f"there is no Java {where}", advice=advice)
-    release = _java_release(java)
-    if release is not None and release < _OLDEST_JAVA:
+    release = java_release(java)
+    if release is not None and release < OLDEST_JAVA:
         raise RocketMQError(f"the Java {where} is of release {release}", advice=advice)
-
-
-def _java_release(java: str) -> int | None:
-    """Return the release of a java, for example 17; None if it does not tell."""
-    try:
-        ran = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = re.search(r'version "(?:1\.)?(\d+)', ran.stderr)
-    return int(found[1]) if found else None
 
 
 class SparkJob:
