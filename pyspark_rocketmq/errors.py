@@ -236,6 +236,10 @@ class TopicUnconfirmed(RouteError):
     retriable = True
 
 
+UNKNOWN_TOPIC = (TopicNotFound, TopicUnconfirmed)
+"""The errors of a topic that no name server knows, or none of those that reply."""
+
+
 class QueueMoved(RouteError):
     """A queue that is not where the route says."""
 

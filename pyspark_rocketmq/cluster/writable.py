@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import NoBrokerAvailable, QueueMoved, RouteError, TopicNotFound, TopicUnconfirmed
+from ..errors import UNKNOWN_TOPIC, NoBrokerAvailable, QueueMoved, RouteError
 from ..model import Address, MessageQueue
 from ..net.deadline import Deadline
 from .route_table import RouteTable
@@ -41,7 +41,7 @@ class WritableQueues:
         try:
             queues = self._routes.route(topic, deadline).writable
             self._new_topics.discard(topic)
-        except (TopicNotFound, TopicUnconfirmed) as error:
+        except UNKNOWN_TOPIC as error:
             queues = _new_queues(topic, self._template(error, deadline))
             self._new_topics.add(topic)
         if not queues:
@@ -65,7 +65,7 @@ class WritableQueues:
         name = queue.broker_name
         try:
             return self._routes.route(queue.topic, deadline, once=once).broker(name).master()
-        except (TopicNotFound, TopicUnconfirmed, QueueMoved) as error:
+        except (*UNKNOWN_TOPIC, QueueMoved) as error:
             # A broker that creates topics gets into the route of a new topic with the first message that it stores.
             template = self._template(error, deadline, once=once)
             if name not in template.brokers:
@@ -76,7 +76,7 @@ class WritableQueues:
         """Return the route of the template topic; raise `absent` if no broker has it."""
         try:
             return self._routes.route(TEMPLATE_TOPIC, deadline, once=once)
-        except (TopicNotFound, TopicUnconfirmed):
+        except UNKNOWN_TOPIC:
             raise absent from None
 
 

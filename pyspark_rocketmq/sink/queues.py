@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 from ..broker_errors import RequestCodeNotSupported
 from ..cluster.cluster import Cluster
-from ..errors import NoBrokerAvailable, RocketMQError, TopicNotFound, TopicUnconfirmed, TransportError
+from ..errors import UNKNOWN_TOPIC, NoBrokerAvailable, RocketMQError, TopicNotFound, TopicUnconfirmed, TransportError
 from ..model import MessageQueue
 from ..net.deadline import Deadline
 from ..wire.commands import GetTopicConfigRequestHeader
@@ -29,8 +29,6 @@ __all__ = ["FrozenQueues", "Registrations", "creation_advice", "freeze_queues"]
 _PAUSE_S = 0.5
 _REGISTRATION_S = 35.0
 """The time within which each broker registers at the name servers again: every 30 s, and some time for the request."""
-_UNKNOWN = (TopicNotFound, TopicUnconfirmed)
-"""The errors of a topic that no name server knows, or none of those that reply; the wait for both is the same."""
 _log = logging.getLogger(__name__)
 
 
@@ -107,7 +105,7 @@ def freeze_queues(
         try:
             queues = _list_queues(cluster, topic, waits, may_create=may_create, has_keys=has_keys)
             break
-        except (NoBrokerAvailable, *_UNKNOWN, TransportError) as error:
+        except (NoBrokerAvailable, *UNKNOWN_TOPIC, TransportError) as error:
             waits.check(error)
         time.sleep(_PAUSE_S)
         cluster.routes.expire(topic)
@@ -136,7 +134,7 @@ class _Waits:
 
     def check(self, error: RocketMQError) -> None:
         """Raise the error if the time for what it says is over; else warn of the wait, once for each kind."""
-        is_for_topic = isinstance(error, _UNKNOWN)
+        is_for_topic = isinstance(error, UNKNOWN_TOPIC)
         if self.is_topic_missing if is_for_topic else self._servers_due.expired:
             raise error
         if is_for_topic in self._warned_of_topic:
@@ -160,13 +158,13 @@ def _list_queues(
 ) -> Sequence[MessageQueue]:
     try:
         return _known_queues(cluster, topic)
-    except _UNKNOWN as error:
+    except UNKNOWN_TOPIC as error:
         waits.note_brokers(_registered_brokers(cluster, topic, error))
     new = _new_queues(cluster, topic) if may_create else ()
     # Brokers that were seen above may have registered after the first look, each with all its topics.
     try:
         return _known_queues(cluster, topic)
-    except _UNKNOWN as error:
+    except UNKNOWN_TOPIC as error:
         if new and (waits.is_topic_missing or not has_keys):
             _log.warning("topic %s does not exist; its first messages create it with %d queues", topic, len(new))
             return new
@@ -200,7 +198,7 @@ def _new_queues(cluster: Cluster, topic: str) -> Sequence[MessageQueue]:
     """Return the queues that a missing topic gets from its first messages; none if no broker creates topics."""
     try:
         return cluster.writable.queues(topic)
-    except _UNKNOWN:
+    except UNKNOWN_TOPIC:
         return ()
 
 

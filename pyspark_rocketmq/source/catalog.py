@@ -14,7 +14,7 @@ from itertools import chain
 from ..allocation import no_match
 from ..cluster.cluster import Cluster
 from ..cluster.names import is_system_topic
-from ..errors import BrokerError, OptionError, RocketMQError, TopicNotFound, TopicUnconfirmed, shown
+from ..errors import UNKNOWN_TOPIC, BrokerError, OptionError, RocketMQError, shown
 from ..model import DEAD_LETTER_PREFIX, MOST_TOPIC, RETRY_PREFIX, MessageQueue, is_topic_name, sort_queues
 from ..options.reader_options import ReaderOptions
 from ..planning.listed_queues import list_queues
@@ -195,8 +195,7 @@ class QueueCatalog:
 
         That is so if no name server that replies knows the topic, or if none replies and the topic was absent before.
         """
-        is_unknown = isinstance(error, TopicNotFound | TopicUnconfirmed)
-        return is_unknown or (error.retriable and topic in self._absent_until)
+        return isinstance(error, UNKNOWN_TOPIC) or (error.retriable and topic in self._absent_until)
 
     def _warn_once(self, queues: Iterable[MessageQueue], what: str) -> None:
         news = set(queues) - self._warned

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..cluster.cluster import Cluster, open_cluster
-from ..errors import QueueMoved, TopicNotFound, TopicUnconfirmed
+from ..errors import UNKNOWN_TOPIC, QueueMoved
 from ..model import Finding, MessageQueue, QueueBounds, sort_queues
 from ..net.deadline import Deadline
 from ..offsets.loss import LOSS_RULES, LossWarning, Settled, settle_starts
@@ -69,7 +69,7 @@ class StartJudge:
         """
         try:
             return self.view.fetch_bounds(queues)
-        except (QueueMoved, TopicNotFound, TopicUnconfirmed):
+        except (QueueMoved, *UNKNOWN_TOPIC):
             left = set(self.catalog.queues(held_topics))
             return self.view.fetch_bounds([queue for queue in queues if queue in left])
 

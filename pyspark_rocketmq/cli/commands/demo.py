@@ -205,7 +205,7 @@ def _removing(session: Session, topics: Sequence[str]) -> Iterator[list[str]]:
 
 def _make_topic(cluster: Cluster, topic: str, ended: threading.Event) -> None:
     """Make a topic at all masters, and wait until name servers know it or the demo is interrupted."""
-    from ...errors import TopicNotFound, TopicUnconfirmed
+    from ...errors import UNKNOWN_TOPIC
     from ...net.deadline import Deadline
     from ...wire.bodies import TopicConfig
 
@@ -215,7 +215,7 @@ def _make_topic(cluster: Cluster, topic: str, ended: threading.Event) -> None:
         try:
             cluster.routes.route(topic)
             return
-        except (TopicNotFound, TopicUnconfirmed):
+        except UNKNOWN_TOPIC:
             if deadline.expired:
                 raise
             ended.wait(_TICK_S)
