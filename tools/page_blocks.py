@@ -60,7 +60,7 @@ class Block(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why no test runs the block; empty if a test does."""
+        """The reason why no test runs the block; empty if a test does."""
         return self.comment.removeprefix("not run: ") if self.comment.startswith("not run: ") else ""
 
 

@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURES = (".svg", ".png")
 COPIES = "files"
 """Folder of the site that has the copies."""
-_CODE = re.compile(r"(^ *(?P<fence>`{3,}).*?^ *(?P=fence)`* *$|(?<!`)`(?:[^`\n]|\n(?!\n))+`(?!`))", re.MULTILINE | re.DOTALL)
+_FENCED = r"^ *(?P<fence>`{3,}).*?^ *(?P=fence)`* *$"
+_SPAN = r"(?<!`)`(?:[^`\n]|\n(?!\n))+`(?!`)"
+_CODE = re.compile(rf"({_FENCED}|{_SPAN})", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?P<before>!\[[^\]\n]*\]\(|\]\()(?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 _OUTSIDE = re.compile(r"[a-z]+:")
 

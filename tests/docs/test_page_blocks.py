@@ -29,9 +29,7 @@ def run_all(page: Path) -> None:
 def test_blocks_have_their_line_language_and_comment(page: Path) -> None:
     """A block is found with the number of its first line, also in a list and with a longer fence."""
     page.write_text(
-        "# T\n\n```python\na = 1\n```\n\n"
-        "- item\n  <!-- not run: x -->\n  ```sh\n  ls\n  ```\n"
-        "````text\n```\n````\n"
+        "# T\n\n```python\na = 1\n```\n\n- item\n  <!-- not run: x -->\n  ```sh\n  ls\n  ```\n````text\n```\n````\n"
     )
 
     found = [(block.line, block.language, block.text, block.comment) for block in find_blocks(page)]
