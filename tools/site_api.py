@@ -65,12 +65,18 @@ def to_rst(lines: list[str]) -> list[str]:
     return "\n\n".join(_paragraphs("\n".join(lines).split("\n\n"))).split("\n")
 
 
-def process_docstring(_app: Any, what: str, name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+def process_docstring(_app: Any, what: str, name: str, _value: Any, _options: Any, lines: list[str]) -> None:
     """Rewrite a docstring in place; autodoc calls this for each."""
+    from sphinx.ext.napoleon import GoogleDocstring  # an extra; reads sections such as "Args:"
+
     text = "\n".join(lines)
     if what == "module" and name in BRIEF:
         text = text.split("\n\n")[0]
-    lines[:] = [] if text.startswith("Alias for field number") else to_rst(text.split("\n"))
+    if what == "data" or text.startswith("Alias for field number"):
+        text = ""  # the docstring of the value's class, or one that says nothing
+    rst = to_rst(text.split("\n"))
+    # In the docstring of an attribute it would take what stands before a colon for a type.
+    lines[:] = rst if what in ("attribute", "property") else GoogleDocstring(rst).lines()
 
 
 def _file_of(name: str) -> Path:

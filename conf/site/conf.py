@@ -9,7 +9,7 @@ from tools.site_api import process_docstring
 
 project = "pyspark_rocketmq"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 
 # Anchors of headings are those of GitHub. Pages are plain Markdown: `%`, `(name)=`, `+++` and `{role}` mean nothing.
 myst_heading_anchors = 6
@@ -24,7 +24,6 @@ autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
 toc_object_entries_show_parents = "hide"
-napoleon_numpy_docstring = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"pyspark_rocketmq {__version__}"
@@ -32,6 +31,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = html_show_sourcelink = html_show_copyright = False
 html_theme_options = {
+    "logo": {"text": "pyspark_rocketmq"},
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
     "header_links_before_dropdown": 8,
@@ -53,7 +53,6 @@ def link_copies(_app: Any, page: str, _template: str, context: dict[str, Any], _
 
 def setup(app: Any) -> dict[str, bool]:
     """Connect the functions that rewrite docstrings and links; Sphinx calls this."""
-    # Napoleon, which reads the sections of a docstring, comes after.
-    app.connect("autodoc-process-docstring", process_docstring, priority=400)
+    app.connect("autodoc-process-docstring", process_docstring)
     app.connect("html-page-context", link_copies)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
