@@ -49,6 +49,8 @@ def stage(target: Path) -> set[Path]:
     for name in MODULES:
         _write(target / FOLDER / f"{name}.md", render_page(name))
     _write(target / BLOCKS, links.rewrite(render_blocks(), INSIDE, BLOCKS))
+    for page, folder in sorted(links.folders.items()):
+        _write(target / page, links.rewrite(render_folder(folder), folder / "list", page))
     _copy({target / place: picture for place, picture in links.pictures.items()})
     return links.copied
 
@@ -68,6 +70,13 @@ def render_blocks() -> str:
             "",
         ]
     )
+
+
+def render_folder(folder: Path) -> str:
+    """Return the page that lists the files of a folder which a page links."""
+    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    items = "".join(f"- [{name}]({name})\n" for name in files)
+    return f"---\norphan: true\n---\n# Files of `{folder.relative_to(ROOT).as_posix()}`\n\n{items}"
 
 
 def build(site: Path) -> int:

@@ -7,7 +7,8 @@ A comment on the line before a block tells what becomes of it:
     <!-- not run: REASON -->            no test runs it
     <!-- prints -->                     a `text` block is what the block before it prints
 
-A reason such as "needs a YARN cluster" names what the suite does not have: that block cannot run.
+A reason such as "needs a YARN cluster" or "installs packages" names what the suite does not have: then the block cannot
+run. A reason that names a test says that the test runs the block in another form.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RUNNABLE = ("python", "sh")
 """Languages of blocks that a test must run."""
 _COMMENT = re.compile(r"^ *<!-- (.*) -->\s*$")
+_TEST = re.compile(r"tests/\S+\.py")
 _SHORTEST_REASON = 10
 
 
@@ -56,7 +58,12 @@ class Block(NamedTuple):
     @property
     def can_run(self) -> bool:
         """Whether the suite has what the block needs."""
-        return not re.match(r"(it )?needs ", self.reason)
+        return not re.match(r"(it )?(needs|installs) ", self.reason)
+
+    @property
+    def is_run(self) -> bool:
+        """Whether a test runs the block, as it stands or in another form."""
+        return not self.reason or bool(_TEST.search(self.reason))
 
     @property
     def reason(self) -> str:
@@ -102,17 +109,21 @@ def find_problems(page: Path, root: Path = ROOT) -> Iterator[str]:
 
 
 def _problems_of(block: Block, root: Path) -> Iterator[str]:
+    yield from (f"there is no {test}" for test in _TEST.findall(block.comment) if not (root / test).is_file())
     if block.test:
-        path = root / block.test
-        if not path.is_file():
-            yield f"there is no {block.test}"
-        elif block.page.name not in path.read_text():
-            yield f"{block.test} does not mention {block.page.name}"
+        if (root / block.test).is_file() and _known_as(block.page) not in (root / block.test).read_text():
+            yield f"{block.test} does not mention {_known_as(block.page)}"
     elif block.reason:
         if len(block.reason) < _SHORTEST_REASON:
             yield f"{block.reason!r} is no reason"
     elif not block.is_run_here:
         yield "a `sh` block needs <!-- run -->, <!-- run by TEST --> or <!-- not run: REASON --> on the line before it"
+
+
+def _known_as(page: Path) -> str:
+    """Return the name by which a test mentions a page: that of its file, or of its folder if all folders have such."""
+    is_index = page.name in ("index.md", "README.md") and page.parent != ROOT
+    return page.parent.name if is_index else page.name
 
 
 def _parse(page: Path) -> Iterator[Block]:

@@ -38,6 +38,8 @@ class Links:
     """{file of the checkout: page of the site}."""
     copied: set[Path] = field(default_factory=set)
     """Files that the site needs a copy of."""
+    folders: dict[str, Path] = field(default_factory=dict)
+    """{page of the site: folder of which it lists the files}."""
     pictures: dict[str, Path] = field(default_factory=dict)
     """{place among the staged pages: picture that a page shows}."""
 
@@ -60,6 +62,8 @@ class Links:
             return f"{link['before']}{self._show(path, page)})"
         if (place := self._place(path)) is not None:
             return f"{link['before']}{relative(place, page)}{anchor})"
+        if path.is_dir():
+            return f"{link['before']}{relative(self._list(path), page)})"
         if path.is_file():
             self.copied.add(path)
             return f"{link['before']}source:{copy_name(path)})"
@@ -69,6 +73,12 @@ class Links:
         """Return the page of a file or folder; None if the site has none."""
         candidates = (path, path / "index.md", path / "README.md", path / "__init__.py")
         return next((self.places[each] for each in candidates if each in self.places), None)
+
+    def _list(self, folder: Path) -> str:
+        """Order a page that lists the files of a folder, and return its place."""
+        place = f"folders/{folder.relative_to(ROOT).as_posix()}.md"
+        self.folders[place] = folder
+        return place
 
     def _show(self, picture: Path, page: str) -> str:
         """Stage a picture that a page shows, and return its path for that page."""

@@ -41,6 +41,7 @@ def test_blocks_have_their_line_language_and_comment(page: Path) -> None:
     ("text", "problem"),
     [
         ("```sh\nls\n```\n", "needs <!-- run -->"),
+        ("<!-- not run: tests/none.py does -->\n```sh\nls\n```\n", "there is no tests/none.py"),
         ("<!-- run by tests/none.py -->\n```python\n```\n", "there is no tests/none.py"),
         ("<!-- run by tests/test_x.py -->\n```python\n```\n", "does not mention page.md"),
         ("<!-- not run: no -->\n```sh\nls\n```\n", "is no reason"),
@@ -68,6 +69,25 @@ def test_a_test_or_a_reason_is_enough(page: Path, comment: str) -> None:
     page.write_text(f"<!-- {comment} -->\n```sh\nls\n```\n")
 
     assert list(find_problems(page, page.parent)) == []
+
+
+@pytest.mark.parametrize(
+    ("comment", "can_run", "is_run"),
+    [
+        ("run", True, True),
+        ("not run: needs a YARN cluster", False, False),
+        ("not run: it installs packages", False, False),
+        ("not run: tests/test_x.py runs it", True, True),
+        ("not run: runs until Ctrl-C", True, False),
+    ],
+)
+def test_a_reason_tells_whether_a_block_can_run(page: Path, comment: str, can_run: bool, is_run: bool) -> None:
+    """A block cannot run where the suite lacks what it needs; a test that a reason names runs it in another form."""
+    page.write_text(f"<!-- {comment} -->\n```sh\nls\n```\n")
+
+    [block] = find_blocks(page)
+
+    assert (block.can_run, block.is_run) == (can_run, is_run)
 
 
 def test_blocks_share_names_and_print_what_the_page_shows(page: Path) -> None:

@@ -28,6 +28,7 @@ PLACES = {
         ("[new](../../CHANGELOG.md)", "[new](../inside/changelog.md)"),
         ("[stub](../../broker_stub)", "[stub](../reference/api/broker_stub.md)"),
         ("[job](../examples/mirror.py)", "[job](source:files/docs/examples/mirror.py.txt)"),
+        ("[sets](../../conf/options/)", "[sets](../folders/conf/options.md)"),
         ("![it](../pictures/lag-80-light.svg)", "![it](../pictures/docs/pictures/lag-80-light.svg)"),
         ("[it](../pictures/lag-80-light.svg)", "[it](source:files/docs/pictures/lag-80-light.svg)"),
         ("[here](#a) [out](https://a.example/x.md) [gone](none.md)",) * 2,
