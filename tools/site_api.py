@@ -67,7 +67,7 @@ def to_rst(lines: list[str]) -> list[str]:
 
 def process_docstring(_app: Any, what: str, name: str, _value: Any, _options: Any, lines: list[str]) -> None:
     """Rewrite a docstring in place; autodoc calls this for each."""
-    from sphinx.ext.napoleon import GoogleDocstring  # an extra; reads sections such as "Args:"
+    from sphinx.ext.napoleon.docstring import GoogleDocstring  # an extra; reads sections such as "Args:"
 
     text = "\n".join(lines)
     if what == "module" and name in BRIEF:
@@ -77,6 +77,13 @@ def process_docstring(_app: Any, what: str, name: str, _value: Any, _options: An
     rst = to_rst(text.split("\n"))
     # In the docstring of an attribute it would take what stands before a colon for a type.
     lines[:] = rst if what in ("attribute", "property") else GoogleDocstring(rst).lines()
+
+
+def process_signature(
+    _app: Any, _what: str, _name: str, _value: Any, _options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """Return a signature that Sphinx can parse; the default of a dataclass' field may be no Python."""
+    return signature and re.sub(r"= <[^>]*>", "= ...", signature), returns
 
 
 def _file_of(name: str) -> Path:

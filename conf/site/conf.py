@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark_rocketmq import __version__
-from tools.site_api import process_docstring
+from tools.site_api import process_docstring, process_signature
 
 project = "pyspark_rocketmq"
 version = release = __version__
@@ -52,7 +52,8 @@ def link_copies(_app: Any, page: str, _template: str, context: dict[str, Any], _
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Connect the functions that rewrite docstrings and links; Sphinx calls this."""
+    """Connect the functions that rewrite docstrings, signatures and links; Sphinx calls this."""
     app.connect("autodoc-process-docstring", process_docstring)
+    app.connect("autodoc-process-signature", process_signature)
     app.connect("html-page-context", link_copies)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
