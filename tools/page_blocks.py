@@ -2,10 +2,12 @@
 
 A comment on the line before a block tells what becomes of it:
 
-    <!-- run -->                     a `sh` block is run with its page; a `python` block is run without a comment, too
-    <!-- run by tests/x/test_y.py -->    that test runs the block
-    <!-- not run: REASON -->         no test runs it
-    <!-- prints -->                  a `text` block is what the block before it prints
+    <!-- run -->                        a `sh` block is run with its page; a `python` block without a comment is, too
+    <!-- run by tests/x/test_y.py -->   that test runs the block
+    <!-- not run: REASON -->            no test runs it
+    <!-- prints -->                     a `text` block is what the block before it prints
+
+A reason such as "needs a YARN cluster" names what the suite does not have: that block cannot run.
 """
 
 from __future__ import annotations
@@ -50,6 +52,11 @@ class Block(NamedTuple):
     def test(self) -> str:
         """Path of the test that runs the block; empty if there is none."""
         return self.comment.removeprefix("run by ") if self.comment.startswith("run by ") else ""
+
+    @property
+    def can_run(self) -> bool:
+        """Whether the suite has what the block needs."""
+        return not re.match(r"(it )?needs ", self.reason)
 
     @property
     def reason(self) -> str:

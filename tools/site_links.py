@@ -54,7 +54,7 @@ class Links:
         if _OUTSIDE.match(target):
             return link[0]
         path = Path(os.path.normpath(source.parent / target))
-        if link["before"].startswith("!"):
+        if link["before"].startswith("!") and path.is_file():
             return f"{link['before']}{self._show(path, page)})"
         if (place := self._place(path)) is not None:
             return f"{link['before']}{relative(place, page)}{anchor})"

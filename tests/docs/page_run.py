@@ -19,6 +19,7 @@ from broker_stub import StubBroker
 from pyspark_rocketmq.cluster.cluster import open_cluster
 from pyspark_rocketmq.cluster.settings import ClusterSettings
 from pyspark_rocketmq.model import MessageQueue, parse_addresses
+from pyspark_rocketmq.wire.bodies import SubscriptionGroupConfig
 from tools.page_blocks import ROOT, Block
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ def page_stub() -> Iterator[StubBroker]:
         for number in range(10):
             broker.put("payments", b"payment-%d" % number, keys=f"key-{number}")
         positions = {MessageQueue("orders", "broker-a", queue): COMMITTED for queue in range(TOPICS["orders"])}
-        open_cluster(ClusterSettings(parse_addresses(broker.name_server))).offsets.commit(GROUP, positions)
+        cluster = open_cluster(ClusterSettings(parse_addresses(broker.name_server)))
+        cluster.admin.create_group(SubscriptionGroupConfig(group_name=GROUP))
+        cluster.offsets.commit(GROUP, positions)
         yield broker
 
 

@@ -63,7 +63,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[str, Page]:
     """The pages of the site by their paths."""
-    return {path.relative_to(site).as_posix(): Page(path) for path in sorted(site.rglob("*.html"))}
+    found = sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
+    return {path.relative_to(site).as_posix(): Page(path) for path in found}
 
 
 def inner_links(pages: dict[str, Page], path: str) -> Iterator[tuple[str, str, str]]:
@@ -120,9 +121,10 @@ def test_the_reference_has_every_public_name(pages: dict[str, Page], module: str
 
 
 def test_docstrings_leave_no_markup_behind(site: Path) -> None:
-    """No page of the reference shows a backtick, since code in docstrings is shown as code."""
+    """No page of the reference shows a backtick outside its blocks, since code in docstrings is shown as code."""
     for module in MODULES:
-        text = re.sub(r"<[^>]*>", "", (site / FOLDER / f"{module}.html").read_text().partition("<article")[2])
+        article = (site / FOLDER / f"{module}.html").read_text().partition("<article")[2]
+        text = re.sub(r"<pre>.*?</pre>|<[^>]*>", "", article, flags=re.DOTALL)
         assert re.findall(r".{0,60}`.{0,60}", text) == []
 
 
@@ -130,4 +132,4 @@ def test_the_search_knows_the_pages(site: Path) -> None:
     """The index of the search, which works without a server, has the pages and their words."""
     index = (site / "searchindex.js").read_text()
 
-    assert '"writing"' in index and "maxoffsetspertrigger" in index
+    assert '"how-to/index"' in index and "maxoffsetspertrigg" in index
