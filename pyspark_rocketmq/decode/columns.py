@@ -61,7 +61,7 @@ class Column:
     name: str
     type: ColumnType
     meaning: str
-    """What the value is, for the page for users."""
+    """The meaning of the value, for the page for users."""
     read: Callable[[Any], Any]
     """Function that returns the column's value for a `Row`, or its Arrow array for `PlainRows`."""
     part: Part | None = None
@@ -69,7 +69,7 @@ class Column:
     nullable: bool = True
     """Whether the schema allows nulls."""
     null: str = "never"
-    """When the value is null, for the page for users."""
+    """The cases in which the value is null, for the page for users."""
 
 
 class Layout(Enum):

@@ -100,7 +100,7 @@ class ColumnRule(NamedTuple):
     accepts: Callable[[pa.DataType], bool]
     meaning: str
     null: str
-    """What a null means, for the page for users."""
+    """The meaning of a null, for the page for users."""
     alias: str | None = None
     """The column's other name."""
 

@@ -13,15 +13,20 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_rocketmq.broker_errors import NoPermission
+from pyspark_rocketmq.cli.exits import Exit
 from pyspark_rocketmq.cluster.cluster import Cluster, open_cluster
 from pyspark_rocketmq.cluster.signing import Credentials
 from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.lag.measure import measure_positions
 from pyspark_rocketmq.model import MessageQueue, dead_letter_topic, retry_topic
 from pyspark_rocketmq.source.commit import GroupCheck, OffsetWriter
 from pyspark_rocketmq.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData
 from pyspark_rocketmq.wire.message_id import decode_offset_message_id
-from tests.flows.world import World, fresh, sending, until
+from tests.cli.fixtures import RunCommand
+from tests.flows.world import World, fresh, now_ms, sending, until
 from tests.real.servers import CLUSTER_NAME, RealCluster
+from tests.real.test_cli import PATIENT
 from tests.real.test_operators import send_back
 from tests.real.test_sink_rights import CREATE_RIGHTS, CREATE_USER, SECRET, UPDATE_ACCOUNT, ask, write
 from tests.real.worlds import real_world
@@ -45,6 +50,8 @@ class Site:
     group: str
     place: int
     """The position of a message in the broker's log."""
+    run_command: RunCommand
+    folder: Path
 
     @property
     def topic(self) -> str:
@@ -78,6 +85,11 @@ def read(user: User) -> None:
 def read_for_group(user: User) -> None:
     """Read the topic for a group, from the group's position."""
     assert user.read(subscribe=user.site.topic, consumerGroup=user.site.group, startingOffsets="group")
+
+
+def read_by_time(user: User) -> None:
+    """Read the topic for a group, from a time on."""
+    assert user.read(subscribe=user.site.topic, consumerGroup=user.site.group, startingTimestamp="-1h")
 
 
 def commit(user: User) -> None:
@@ -128,15 +140,51 @@ def send_a_row_back(user: User) -> None:
     user.client.messages.send_back(user.site.group, user.site.queue, user.site.place, delay_level=18)
 
 
+def measure_lag(user: User) -> None:
+    """Measure how far a query is behind, as monitors and `progress.lag` do."""
+    total = measure_positions(user.client, {user.site.queue: 0}, now_ms=now_ms()).total
+    for figure in (total.messages, total.seconds, total.retention_seconds):
+        if figure.unknown is not None:
+            raise NoPermission(figure.unknown)
+
+
+def command(*words: str) -> Callable[[User], None]:
+    """Return an operation that runs a command for the topic `T` and the group `G`; a part that is unknown fails it."""
+
+    def run(user: User) -> None:
+        named = {"T": user.site.topic, "G": user.site.group, "AUDIT": str(user.site.folder / user.name)}
+        keys = ("-o", f"accessKey={user.name}", "-o", f"secretKey={SECRET}", *PATIENT)
+        ran = user.site.run_command(
+            *(named.get(word, word) for word in words), *keys, "--json", name_server=user.site.world.name_server
+        )
+        text = ran.out + ran.err
+        if ran.code not in (Exit.DONE, Exit.NEEDS_APPLY) or re.search("NO_PERMISSION|CREDENTIALS_REFUSED", text):
+            raise NoPermission(text)
+
+    return run
+
+
 OPERATIONS: Mapping[str, Callable[[User], None]] = {
     "read, without `consumerGroup`": read,
     "read with `consumerGroup`": read_for_group,
+    "start or end by time, with `consumerGroup`": read_by_time,
     "commit positions": commit,
     "join a group (`groupMembership=shared`)": join,
     "read what was sent back (`readRetryTopic`)": read_retries,
     "read dead letters of a group": read_dead_letters,
     "write": write_rows,
     "send rows back": send_a_row_back,
+    "`progress.lag`, `LagListener`": measure_lag,
+    "`lag G`": command("lag", "G"),
+    "`offsets show G`, `export G`": command("offsets", "show", "G"),
+    "`offsets seek G`, `import G`": command("offsets", "seek", "G", "--topic", "T", "--to", "earliest", "--apply"),
+    "`topics show T`": command("topics", "show", "T"),
+    "`groups show G`": command("groups", "show", "G"),
+    "`peek T`, `tail T`": command("peek", "T"),
+    "`find T --key K`": command("find", "T", "--key", "K"),
+    "`send T`": command("send", "T", "hello"),
+    "`dlq list G`, `read G`": command("dlq", "list", "G"),
+    "`dlq replay G`, `retry.replay`": command("dlq", "replay", "G", "--apply", "--audit", "AUDIT"),
 }
 
 
@@ -183,7 +231,7 @@ def without(rights: Rights, resource: tuple[str, str], action: str) -> Rights:
 
 
 @pytest.fixture
-def site(real_acl: RealCluster) -> Site:
+def site(real_acl: RealCluster, run_command: RunCommand, tmp_path: Path) -> Site:
     """The site on the cluster with access control."""
     world = real_world(real_acl)
     queue, group = world.make_queue(), world.make_group()
@@ -195,7 +243,7 @@ def site(real_acl: RealCluster) -> Site:
     for topic in (retry_topic(group), dead_letter_topic(group)):
         until(lambda topic=topic: bool(world.route_names(topic)), f"{topic} is routed")  # type: ignore[misc]
         world.await_messages(queue._replace(topic=topic))
-    return Site(real_acl, world, queue, group, place)
+    return Site(real_acl, world, queue, group, place, run_command, tmp_path)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -203,8 +251,6 @@ def test_the_page_names_the_rights_of_an_operation(site: Site, operation: str) -
     """An operation succeeds with the rights that the page names, and fails without any one of them."""
     run = OPERATIONS[operation]
     rights = rights_of(operation, site.cluster.site.release.acl, site)
-    assert rights
-
     run(make_user(site, rights))
 
     for resource, actions in rights.items():

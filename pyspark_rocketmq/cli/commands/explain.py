@@ -30,12 +30,12 @@ class Explanation:
     area: str
     means: str
     look_at: str
-    """What to look at, to find the cause."""
+    """The places to look at, to find the cause."""
     do: str
     is_retried: bool | None
     """Whether requests other than sends are repeated automatically; null where the question does not arise."""
     page: str
-    """Where the explanation stands in the documentation."""
+    """The place of the explanation in the documentation."""
 
 
 @dataclass(frozen=True, slots=True)
