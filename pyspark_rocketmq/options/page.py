@@ -46,12 +46,21 @@ Errors open with a code: [`OPTION_VALUE`](troubleshooting.md#option_value),
 [`OPTION_REFUSED`](troubleshooting.md#option_refused). Values of secret options are shown as `***`.
 """
 
+_COLUMNS = """### Columns of reads
+
+The option `columns` takes [these](reference/columns.md#columns-of-reads); the page has their types, meanings and nulls.
+
+### Columns of writes
+
+A DataFrame to write may have [these](reference/columns.md#columns-of-writes) columns and no others.
+"""
+
 
 def render_page() -> str:
     """Return the whole page in Markdown: the first options, the others by task, refusals, and conflicts last."""
     tasks = [_render_task(each) for each in SECTIONS if each is not planned.SECTION]
     others = "## The others, by task\n"
-    parts = [_render_first(), _TEXT, others, *tasks, _render_planned(), _render_refused(), _render_rules()]
+    parts = [_render_first(), _TEXT, others, *tasks, _COLUMNS, _render_planned(), _render_refused(), _render_rules()]
     return "\n".join([_HEAD, *parts])
 
 

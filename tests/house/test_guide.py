@@ -6,14 +6,13 @@ from collections import Counter
 from typing import Any
 
 from pyspark_rocketmq import broker_errors, errors
-from pyspark_rocketmq.cli import exits
 from tools.generate_explanations import SOURCE, explanations
 
 PAGE = SOURCE.read_text(encoding="utf-8")
 ENTRIES: list[dict[str, Any]] = list(explanations(PAGE))
 OF_OPTIONS = {"OPTION_VALUE", "OPTION_MISSING", "OPTION_CONFLICT", "OPTION_SCOPE", "OPTION_UNKNOWN", "OPTION_REFUSED"}
-OF_COMMANDS = {exits.NotFound.code, exits.WrongServer.code, exits.ExtraMissing.code, "INTERRUPTED", "USAGE"}
-"""Codes that the command line adds to the tree of errors; the last two belong to no class."""
+OF_COMMANDS = {"NOT_FOUND", "WRONG_SERVER", "EXTRA_MISSING", "INTERRUPTED", "USAGE"}
+"""Codes of the command line, whose classes are not imported here; the last two have none."""
 
 
 def every_code() -> set[str]:
