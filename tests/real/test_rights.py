@@ -52,6 +52,8 @@ class Site:
     """The position of a message in the broker's log."""
     run_command: RunCommand
     folder: Path
+    new: str
+    """The name of a topic and of a group that do not exist yet."""
 
     @property
     def topic(self) -> str:
@@ -94,7 +96,18 @@ def read_by_time(user: User) -> None:
 
 def commit(user: User) -> None:
     """Commit a position as a query does."""
-    client, group = user.client, user.site.group
+    commit_for(user, user.site.group)
+
+
+def use_a_new_group(user: User) -> None:
+    """Read and commit for a group that does not exist yet."""
+    assert user.read(subscribe=user.site.topic, consumerGroup=user.site.new)
+    commit_for(user, user.site.new)
+
+
+def commit_for(user: User, group: str) -> None:
+    """Commit a position of a group."""
+    client = user.client
     for failure in OffsetWriter(client, group, GroupCheck(client, group)).commit({user.site.queue: 3}):
         raise failure
 
@@ -135,6 +148,11 @@ def write_rows(user: User) -> None:
     write(user.site.world, user.name, [user.site.topic], sendBatchSize="1")
 
 
+def write_to_a_new_topic(user: User) -> None:
+    """Write a row to a topic that does not exist yet."""
+    write(user.site.world, user.name, [user.site.new], sendBatchSize="1")
+
+
 def send_a_row_back(user: User) -> None:
     """Send a message back."""
     user.client.messages.send_back(user.site.group, user.site.queue, user.site.place, delay_level=18)
@@ -169,10 +187,12 @@ OPERATIONS: Mapping[str, Callable[[User], None]] = {
     "read with `consumerGroup`": read_for_group,
     "start or end by time, with `consumerGroup`": read_by_time,
     "commit positions": commit,
+    "read and commit, the first of the group `N`": use_a_new_group,
     "join a group (`groupMembership=shared`)": join,
     "read what was sent back (`readRetryTopic`)": read_retries,
     "read dead letters of a group": read_dead_letters,
     "write": write_rows,
+    "write the first message of the topic `N`": write_to_a_new_topic,
     "send rows back": send_a_row_back,
     "`progress.lag`, `LagListener`": measure_lag,
     "`lag G`": command("lag", "G"),
@@ -192,7 +212,7 @@ def rights_of(operation: str, acl: str, site: Site) -> Rights:
     """Return the rights that the page names for an operation, with the names of this site."""
     row = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| {operation} |"))
     cell = row.split(" | ")[1 if acl == "1.0" else 2]
-    named = {"T": site.topic, "G": site.group, "%DLQ%G": dead_letter_topic(site.group)}
+    named = {"T": site.topic, "G": site.group, "N": site.new, "%DLQ%G": dead_letter_topic(site.group)}
     found = re.findall(r"(topic|group) `([^`]+)` ([A-Z]\w+(?:, [A-Z]\w+)*)", cell)
     return {(kind, named.get(name, name)): tuple(actions.split(", ")) for kind, name, actions in found}
 
@@ -243,7 +263,7 @@ def site(real_acl: RealCluster, run_command: RunCommand, tmp_path: Path) -> Site
     for topic in (retry_topic(group), dead_letter_topic(group)):
         until(lambda topic=topic: bool(world.route_names(topic)), f"{topic} is routed")  # type: ignore[misc]
         world.await_messages(queue._replace(topic=topic))
-    return Site(real_acl, world, queue, group, place, run_command, tmp_path)
+    return Site(real_acl, world, queue, group, place, run_command, tmp_path, fresh("new"))
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
