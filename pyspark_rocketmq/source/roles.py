@@ -95,7 +95,8 @@ class StartJudge:
         first = {queue: settled.positions[queue] for queue in opened if queue in settled.positions}
         moved = [(queue, offset, opened[queue]) for queue, offset in first.items() if offset > opened[queue]]
         text = "%s: reading begins at %d instead of %d, which is gone (retention)"
-        log_together(_log, logging.INFO, text, moved)
+        if moved:
+            log_together(_log, logging.INFO, text, moved)
         return Starts(settled.positions, bounds, _rewound(settled), first)
 
     def _drop_repeats(self, warnings: list[LossWarning]) -> list[LossWarning]:

@@ -35,7 +35,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_new_query_says_once_where_it_starts(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """However many batches a run has, one line names queues, topic, group, start and what there is to read."""
+    """A run of several batches logs one line with queues, topic, group, start and what there is to read."""
     with fresh_run(options_for(stub, consumerGroup=GROUP, maxOffsetsPerTrigger="1")) as run:
         run.drain()
 

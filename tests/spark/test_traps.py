@@ -89,7 +89,7 @@ def test_a_task_that_fails_is_one_line(spark: SparkSession, stub: StubBroker) ->
     with pytest.raises(PySparkException) as refused:
         frame.write.format("rocketmq").options(nameServer=stub.name_server, topic=TOPIC).mode("append").save()
 
-    require_short(refused.value, "BadRow: [BAD_ROW]")
+    require_short(refused.value, "BadRow: [SINK_ROW]")
 
 
 @pytest.mark.parametrize("mode", ["errorifexists", "overwrite", "ignore"])
@@ -114,5 +114,8 @@ def test_a_plain_script_reads_our_lines(stub: StubBroker, tmp_path: Path) -> Non
     )
     assert "goes on from its checkpoint, which outranks startingOffsets=earliest" in goes_on
     sentence = "[TOPIC_NOT_FOUND] no name server knows the topic"
-    first, *_, last = [line for line in fails.splitlines() if " INFO rocketmq " not in line]
+    lines = fails.splitlines()
+    first = next(line for line in lines if " ERROR " in line)
+    last = next(line for line in reversed(lines) if line.startswith("pyspark.errors."))
     assert LINE.match(first) and sentence in first and sentence in last, fails
+    assert len(lines) - lines.index(last) < 10 and len(lines) < 60 and "/pyspark_rocketmq/" not in fails
