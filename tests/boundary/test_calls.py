@@ -155,3 +155,15 @@ def test_a_refused_stream_says_so_in_its_first_call() -> None:
         with pytest.raises(OptionError, match="OPTION_SCOPE"):
             call()
     assert pickle.loads(pickle.dumps(reader)) and list(reader.read(InputPartition(None))) == []
+
+
+@pytest.mark.usefixtures("spark_process")
+def test_a_spark_that_shows_frames_gets_neither_causes_nor_inner_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If Spark does not leave out frames, those of the library and the cause are gone all the same."""
+    with pytest.raises(ConnectError) as failed:
+        Reader().plan(1, end=0)
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+
+    text = seen_by_spark(failed.value)
+    assert "Traceback" in text and text.endswith(f"{SENTENCE}\n")
+    assert "_fail" not in text and "refused" not in text
