@@ -188,6 +188,11 @@ def _java_version() -> str:
 
 
 def _commit() -> str:
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-    return done.stdout.strip() or "unknown"
+    """Return the commit, with `-dirty` if anything but pages of benchmarks has changed since."""
+    changed = _git("status", "--porcelain", "--", ".", ":!docs/benchmarks")
+    return f"{_git('describe', '--always') or 'unknown'}{'-dirty' if changed else ''}"
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, timeout=30)
+    return done.stdout.strip()
