@@ -32,6 +32,8 @@ ROOM ?=
 MUTANTS ?= 300
 SEED ?= 1
 JOBS ?= 1
+# Set: `make release` is no rehearsal.
+APPLY ?=
 # Commit with which `make bench-versus` compares the working tree, and the parts that it runs.
 OLD ?= HEAD~1
 VERSUS ?= memory single decoder triggers
@@ -109,6 +111,10 @@ lint: $(VENV)/.has-dev ## check style, types, import contracts, language, and th
 	@echo "==> lint-imports";   $(BIN)/lint-imports --no-logo
 	@echo "==> check_language"; $(BIN)/python tools/check_language.py
 	@for generator in $(GENERATORS); do echo "==> $$generator"; $(BIN)/python $$generator --check || exit 1; done
+
+.PHONY: release
+release: $(VENV)/.has-dev ## rehearse a release: checks, the suite, wheel and sdist; APPLY=1 dates, commits and tags, too
+	@$(BIN)/python tools/release.py $(if $(APPLY),--apply)
 
 docs: $(VENV)/.has-test ## write the generated files
 	@for generator in $(GENERATORS); do echo "==> $$generator"; $(BIN)/python $$generator || exit 1; done
