@@ -51,8 +51,9 @@ SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(C
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# Ctrl-C ends the demo, which then says so itself, in one line.
 demo: $(VENV)/.has-demo ## show an order stream through brokers and Spark, live; NAME_SERVER=host:port uses a real cluster
-	@$(SPARK_ENV) $(BIN)/python -m pyspark_rocketmq demo $(NAME_SERVER:%=--name-server '%')
+	@trap : INT; $(SPARK_ENV) $(BIN)/python -m pyspark_rocketmq demo $(NAME_SERVER:%=--name-server '%') || [ $$? -eq 130 ]
 
 test: $(VENV)/.has-test ## test all rooms, the stub broker and Spark; needs nothing but Python
 	@echo "==> testing without real brokers"
