@@ -43,8 +43,12 @@ LINES = (
     Line("read 1 KiB, without the map of properties", "kafka", "1 KiB", SPARK_NO_MAP, _KAFKA, ("Kafka batch",)),
     Line("read 100 B, without the map of properties", "kafka", "100 B", SPARK_NO_MAP, _KAFKA, ("Kafka batch",)),
     Line("write 1 KiB from Spark", "sink", Writing(32, 1024), SPARK_WRITE, _PRODUCER, (JAVA_SYNC,)),
-    Line("write 1 KiB from Spark", "kafka_sink", Writing(32, 1024), SPARK_WRITE, "Spark's Kafka sink", ("Kafka write",)),
-    Line("push consumer without Spark, a call per message", "push", "one at a time", "our push", "Java's", ("Java push",)),
+    Line(
+        "write 1 KiB from Spark", "kafka_sink", Writing(32, 1024), SPARK_WRITE, "Spark's Kafka sink", ("Kafka write",)
+    ),
+    Line(
+        "push consumer without Spark, a call per message", "push", "one at a time", "our push", "Java's", ("Java push",)
+    ),
 )
 """The lines in their order; those that were not measured are left out."""
 
@@ -54,7 +58,8 @@ def figures(results: Mapping[str, Result]) -> str:
     table = ["| | rows a second | beside | ratio |", "|---|---|---|---|", *_table(results)]
     goals = [row[4] for row in rows(results) if row[4]]
     reached = sum(cell == "yes" for cell in goals)
-    about = f"[All figures]({FOLDER}/README.md), with machine, commit and range; {reached} of {len(goals)} goals are reached."
+    about = f"[All figures]({FOLDER}/README.md), with machine, commit and range; "
+    about += f"{reached} of {len(goals)} goals are reached."
     return "\n".join([*table, "", about, ""])
 
 

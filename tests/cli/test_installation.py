@@ -66,7 +66,12 @@ def test_what_is_missing_has_its_command() -> None:
 
     told = tell(before=f"sys.modules.update(dict.fromkeys({hidden!r}))")
 
-    for label, extra in {"PySpark": "spark", "click, rich": "cli", "grpcio": "grpc", "prometheus_client": "monitor"}.items():
+    for label, extra in {
+        "PySpark": "spark",
+        "click, rich": "cli",
+        "grpcio": "grpc",
+        "prometheus_client": "monitor",
+    }.items():
         assert line_of(told, label).startswith(f"not installed: pip install 'pyspark-rocketmq[{extra}]', for ")
     assert told.partition("\nnext:\n")[2].startswith("  pip install 'pyspark-rocketmq[cli]', for the commands")
 
@@ -77,7 +82,9 @@ def test_an_old_pyspark_is_told(tmp_path: Path) -> None:
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: pyspark\nVersion: 3.5.4\n")
 
-    assert line_of(tell("", "", tmp_path), "PySpark").startswith("3.5.4 is too old; 4.1 or newer is needed: pip install")
+    assert line_of(tell("", "", tmp_path), "PySpark").startswith(
+        "3.5.4 is too old; 4.1 or newer is needed: pip install"
+    )
 
 
 @pytest.mark.parametrize(

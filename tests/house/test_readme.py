@@ -68,4 +68,6 @@ def test_every_place_is_tested_or_says_that_it_is_not() -> None:
     rows = re.findall(r"^\| [^|-][^|]* \|[^|]*\| (.*) \|$", section(README, "Where it works"), flags=re.MULTILINE)
 
     assert len(rows) > 8
-    assert [row for row in rows[1:] if not re.search(r"\]\(tests/\S+\.py\)|`make |`REAL=all make |not tested", row)] == []
+    assert [
+        row for row in rows[1:] if not re.search(r"\]\(tests/\S+\.py\)|`make |`REAL=all make |not tested", row)
+    ] == []

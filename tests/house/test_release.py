@@ -1,4 +1,4 @@
-"""Test the release script: its refusals, a rehearsal, and a release, in a small repository with tools that do little."""
+"""Test the release script in a small repository with tools that do little: refusals, a rehearsal and a release."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_version_is_released_once(repository: Repository) -> None:
 
 
 def test_a_rehearsal_builds_and_changes_nothing(repository: Repository) -> None:
-    """Without `--apply` the script runs the suite and builds what a release would have, and commits and tags nothing."""
+    """Without `--apply` the script runs the suite and builds the distributions, and commits and tags nothing."""
     ran = repository.release()
 
     assert (ran.returncode, ran.stderr) == (0, "")

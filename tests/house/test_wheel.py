@@ -43,7 +43,13 @@ def run(command: list[str], folder: Path, **more: str) -> str:
     hidden = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     done = subprocess.run(
-        command, cwd=folder, env={**environment, **more}, capture_output=True, text=True, timeout=_INSTALL_S, check=False
+        command,
+        cwd=folder,
+        env={**environment, **more},
+        capture_output=True,
+        text=True,
+        timeout=_INSTALL_S,
+        check=False,
     )
     assert done.returncode == 0, f"{command}: {done.stdout[-1500:]} {done.stderr[-3000:]}"
     return done.stdout
@@ -197,7 +203,11 @@ def test_without_extras_the_clients_work(distributions: Path, tmp_path: Path, re
     for extra in EXTRAS:
         assert f"pip install 'pyspark-rocketmq[{extra}]'" in said
     refused = subprocess.run(
-        [Path(python).with_name("pyspark-rocketmq"), "options"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [Path(python).with_name("pyspark-rocketmq"), "options"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert "pip install 'pyspark-rocketmq[cli]'" in refused.stderr
@@ -207,7 +217,7 @@ def test_without_extras_the_clients_work(distributions: Path, tmp_path: Path, re
 @pytest.mark.spark
 @pytest.mark.parametrize("release", PYTHONS)
 def test_with_all_extras_spark_reads_and_writes(distributions: Path, tmp_path: Path, release: str) -> None:
-    """With the extra `all` nothing is missing or in conflict, the demo's command is there, and Spark reads and writes."""
+    """With the extra `all` nothing is missing or in conflict, the demo is there, and Spark reads and writes."""
     python = make_environment(tmp_path, release, distributions, "[all]")
 
     run([python, *PIP, "check"], tmp_path)
@@ -226,4 +236,3 @@ def make_environment(folder: Path, release: str, distributions: Path, extras: st
     (wheel,) = distributions.glob("*.whl")
     run([python, *PIP, "install", f"{wheel}{extras}"], folder)
     return python
-

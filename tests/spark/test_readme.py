@@ -33,10 +33,10 @@ def test_the_programs_of_the_readme_print_what_it_shows(tmp_path: Path) -> None:
     program = tmp_path / "readme.py"
     program.write_text("\n".join(blocks("python")))
 
+    environment = {**os.environ, **spark_environment()}
     done = subprocess.run(
-        [sys.executable, str(program)],
-        cwd=tmp_path, env={**os.environ, **spark_environment()}, capture_output=True, text=True, timeout=180, check=False,
-    )  # fmt: skip
+        [sys.executable, str(program)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180
+    )
 
     assert done.returncode == 0, done.stderr[-2000:]
     assert in_any_order(done.stdout) == in_any_order("".join(blocks("text")))
