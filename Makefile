@@ -32,6 +32,8 @@ ROOM ?=
 MUTANTS ?= 300
 SEED ?= 1
 JOBS ?= 1
+# Set: `make release` is no rehearsal.
+APPLY ?=
 # Commit with which `make bench-versus` compares the working tree, and the parts that it runs.
 OLD ?= HEAD~1
 VERSUS ?= memory single decoder triggers
@@ -49,8 +51,9 @@ SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(C
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# Ctrl-C ends the demo, which then says so itself, in one line.
 demo: $(VENV)/.has-demo ## show an order stream through brokers and Spark, live; NAME_SERVER=host:port uses a real cluster
-	@$(SPARK_ENV) $(BIN)/python -m pyspark_rocketmq demo $(NAME_SERVER:%=--name-server '%')
+	@trap : INT; $(SPARK_ENV) $(BIN)/python -m pyspark_rocketmq demo $(NAME_SERVER:%=--name-server '%') || [ $$? -eq 130 ]
 
 test: $(VENV)/.has-test ## test all rooms, the stub broker and Spark; needs nothing but Python
 	@echo "==> testing without real brokers"
@@ -109,6 +112,10 @@ lint: $(VENV)/.has-dev ## check style, types, import contracts, language, and th
 	@echo "==> lint-imports";   $(BIN)/lint-imports --no-logo
 	@echo "==> check_language"; $(BIN)/python tools/check_language.py
 	@for generator in $(GENERATORS); do echo "==> $$generator"; $(BIN)/python $$generator --check || exit 1; done
+
+.PHONY: release
+release: $(VENV)/.has-dev ## rehearse a release: checks, the suite, wheel and sdist; APPLY=1 dates, commits and tags, too
+	@$(BIN)/python tools/release.py $(if $(APPLY),--apply)
 
 docs: $(VENV)/.has-test ## write the generated files
 	@for generator in $(GENERATORS); do echo "==> $$generator"; $(BIN)/python $$generator || exit 1; done
