@@ -182,6 +182,12 @@ def command(*words: str) -> Callable[[User], None]:
     return run
 
 
+def seek(user: User) -> None:
+    """Move the group from where it stands to the first messages."""
+    user.site.world.cluster.offsets.commit(user.site.group, {user.site.queue: 2})
+    command("offsets", "seek", "G", "--topic", "T", "--to", "earliest", "--apply")(user)
+
+
 OPERATIONS: Mapping[str, Callable[[User], None]] = {
     "read, without `consumerGroup`": read,
     "read with `consumerGroup`": read_for_group,
@@ -197,7 +203,7 @@ OPERATIONS: Mapping[str, Callable[[User], None]] = {
     "`progress.lag`, `LagListener`": measure_lag,
     "`lag G`": command("lag", "G"),
     "`offsets show G`, `export G`": command("offsets", "show", "G"),
-    "`offsets seek G`, `import G`": command("offsets", "seek", "G", "--topic", "T", "--to", "earliest", "--apply"),
+    "`offsets seek G`, `import G`": seek,
     "`topics show T`": command("topics", "show", "T"),
     "`groups show G`": command("groups", "show", "G"),
     "`peek T`, `tail T`": command("peek", "T"),
@@ -255,7 +261,8 @@ def site(real_acl: RealCluster, run_command: RunCommand, tmp_path: Path) -> Site
     """The site on the cluster with access control."""
     world = real_world(real_acl)
     queue, group = world.make_queue(), world.make_group()
-    world.fill(queue, 5)
+    world.fill(queue, 5, KEYS="K")
+    until(lambda: world.cluster.messages.query_by_key(queue.topic, "K").messages, "the key is in the index")
     place = decode_offset_message_id(world.send(queue, b"back").message_id).physical_offset
     world.cluster.offsets.commit(group, {queue: 2})
     until(lambda: send_back(world, group, queue, place), "the broker makes a dead letter")
@@ -279,6 +286,7 @@ def test_the_page_names_the_rights_of_an_operation(site: Site, operation: str) -
                 run(make_user(site, without(rights, resource, action)))
 
 
+@pytest.mark.slow
 def test_the_lines_of_the_page_grant_rights(real_acl: RealCluster) -> None:
     """The lines of `mqadmin` on the page make a user who reads and writes what the page says."""
     section = PAGE.read_text().split(f"\n## Access control {real_acl.site.release.acl}\n")[1].split("\n## ")[0]
