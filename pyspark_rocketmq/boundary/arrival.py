@@ -2,7 +2,8 @@
 
 Spark sends readers and writers to executors as pickled objects that name their classes. A Python without this package
 then fails with the name of a module, in the middle of Spark's frames. So an object is wrapped into a small function
-that is pickled by value. The function opens the object, and tells which Python on which host lacks what.
+that is pickled by value. The function opens the object, and tells which Python on which host lacks what, on stderr
+of the worker and in its error.
 """
 
 from __future__ import annotations
@@ -52,11 +53,13 @@ def _make_opener() -> Callable[[bytes], Any]:
             make, arguments = pickle.loads(packed)
         except ModuleNotFoundError as error:
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-            raise RuntimeError(
+            text = (
                 f"[SPARK_SETUP] {sys.executable} (Python {platform.python_version()}) on host {platform.node()} lacks "
-                f"{error.name}, which reads and writes messages there; pip install pyspark-rocketmq on that host, or "
-                "ship an environment with spark.archives"
-            ) from None
+                f"{(error.name or '').partition('.')[0]}, which reads and writes messages there; "
+                "pip install pyspark-rocketmq on that host, or ship an environment with spark.archives"
+            )
+            print(text, file=sys.stderr, flush=True)
+            raise RuntimeError(text) from None
         return make(*arguments)
 
     return open_here

@@ -35,9 +35,10 @@ def test_a_worker_without_the_package_says_so(make: Callable[[], object]) -> Non
 
     done = subprocess.run(command, input=sent, capture_output=True, timeout=60, check=False)
 
-    told = done.stderr.decode().splitlines()[-1]
-    assert told.startswith(f"RuntimeError: [SPARK_SETUP] {sys.executable} (Python {sys.version.split()[0]}) on host ")
-    assert " lacks pyspark_rocketmq" in told and "pip install pyspark-rocketmq" in told
+    first, *_, last = done.stderr.decode().splitlines()
+    assert last == f"RuntimeError: {first}"
+    assert first.startswith(f"[SPARK_SETUP] {sys.executable} (Python {sys.version.split()[0]}) on host ")
+    assert " lacks pyspark_rocketmq, which" in first and "pip install pyspark-rocketmq" in first
 
 
 @pytest.mark.usefixtures("spark_process")
