@@ -225,7 +225,7 @@ def _between(path: ColumnPath, value: Any, limit: Callable[[_Near], Span]) -> Na
 
 
 class Narrowed(NamedTuple):
-    """What is left of a read: ranges, and the tags that are asked for; no tags stand for those of the options."""
+    """The rest of a read: its ranges, and the tags that are asked for; no tags stand for those of the options."""
 
     ranges: list[QueueRange]
     tags: frozenset[str] = NO_TAGS
