@@ -32,6 +32,8 @@ ROOM ?=
 MUTANTS ?= 300
 SEED ?= 1
 JOBS ?= 1
+# Set: `make release` is no rehearsal.
+APPLY ?=
 # Commit with which `make bench-versus` compares the working tree, and the parts that it runs.
 OLD ?= HEAD~1
 VERSUS ?= memory single decoder triggers
@@ -44,13 +46,14 @@ SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-real test-real-ours test-real-java test-compat test-long mutants bench bench-quick bench-kafka bench-versus lint docs notebooks
+.PHONY: help demo test test-fast test-real test-real-ours test-real-java test-compat test-long mutants bench bench-quick bench-kafka bench-versus lint docs notebooks site
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# Ctrl-C ends the demo, which then says so itself, in one line.
 demo: $(VENV)/.has-demo ## show an order stream through brokers and Spark, live; NAME_SERVER=host:port uses a real cluster
-	@$(SPARK_ENV) $(BIN)/python -m pyspark_rocketmq demo $(NAME_SERVER:%=--name-server '%')
+	@trap : INT; $(SPARK_ENV) $(BIN)/python -m pyspark_rocketmq demo $(NAME_SERVER:%=--name-server '%') || [ $$? -eq 130 ]
 
 test: $(VENV)/.has-test ## test all rooms, the stub broker and Spark; needs nothing but Python
 	@echo "==> testing without real brokers"
@@ -110,11 +113,18 @@ lint: $(VENV)/.has-dev ## check style, types, import contracts, language, and th
 	@echo "==> check_language"; $(BIN)/python tools/check_language.py
 	@for generator in $(GENERATORS); do echo "==> $$generator"; $(BIN)/python $$generator --check || exit 1; done
 
+.PHONY: release
+release: $(VENV)/.has-dev ## rehearse a release: checks, the suite, wheel and sdist; APPLY=1 dates, commits and tags, too
+	@$(BIN)/python tools/release.py $(if $(APPLY),--apply)
+
 docs: $(VENV)/.has-test ## write the generated files
 	@for generator in $(GENERATORS); do echo "==> $$generator"; $(BIN)/python $$generator || exit 1; done
 
 notebooks: $(VENV)/.has-test ## run the notebooks and keep their outputs
 	@$(SPARK_ENV) $(BIN)/python tools/execute_notebooks.py
+
+site: $(VENV)/.has-docs ## build the guide site into build/site
+	@$(BIN)/python tools/build_site.py build/site
 
 $(BIN)/python:
 	@tools/make_venv.sh $(VENV) $(PYTHON)

@@ -12,6 +12,7 @@
     demo          the parts of the command of this name
     drafts        messages to be sent, from words, files and lines of JSON
     state_files   the folder of undo and audit files      java   the Java that Spark would start
+    program       the name of the program                 installation   what is installed beside this package
     values        the values that results have in common, such as moments
     documents     writes results as JSON, and derives their JSON Schemas from their classes
     views         tables and facts, by which a command shows its result to people

@@ -22,7 +22,8 @@ nor Java nor a server of its own:
 pyspark-rocketmq topics list --name-server localhost:9876
 ```
 
-`python -m pyspark_rocketmq` is the same. `--help` of each command has the same text as this page.
+`python -m pyspark_rocketmq` is the same; without further words it tells what is installed. `--help` of each command has
+the same text as this page.
 
 ## Which cluster
 

@@ -13,16 +13,15 @@ import click
 
 from .command import Command, Invocation, Parameter
 from .exits import MEANINGS
+from .program import COMPLETE_VARIABLE, PROGRAM
 from .table import GROUPS, SUMMARIES, find_command
 
-__all__ = ["COMMON", "CONNECTION", "PROGRAM", "build_parser", "parse", "restore"]
+__all__ = ["COMMON", "CONNECTION", "build_parser", "parse", "restore"]
 
-PROGRAM = "pyspark-rocketmq"
 _AGO = re.compile(r"-[0-9]+(?:\.[0-9]+)?(?:ms|[smhd])", re.IGNORECASE)
 """A time such as `-2h`, which click would take for options."""
 _MINUS = "\ufdd0"
 """The first character of such a time while click parses the words; no text has it."""
-COMPLETE_VARIABLE = "_PYSPARK_ROCKETMQ_COMPLETE"
 
 CONNECTION = (
     Parameter("--name-server", "name servers, as host:port; else NAMESRV_ADDR, else a profile", metavar="ADDRESS"),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import EqualNullSafe, EqualTo, GreaterThanOrEqual, In
 
+from ..boundary.calls import spark_call
 from ..errors import OptionError
 from ..options.reader_options import ReaderOptions
 from .batch import BatchReader
@@ -47,6 +48,7 @@ class FilteringBatchReader(BatchReader):
         self._conditions = tuple(filters)
         return filters
 
+    @spark_call
     def partitions(self) -> list[RangePartition]:
         """Return the tasks, as `BatchReader` does; narrowed by the WHERE, if the DataFrame is read with no other one.
 

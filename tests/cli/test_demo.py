@@ -1,4 +1,7 @@
-"""Test the command `demo`: its figures, what is missing, Ctrl-C, and that nothing is left behind."""
+"""Test the command `demo`: its figures, what is missing, Ctrl-C, and that nothing is left behind.
+
+The examples in docs/command-line.md differ by their seconds and name server only.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -122,6 +125,38 @@ def test_topics_that_are_left_are_told(run_command: RunCommand) -> None:
             )
 
         assert scene.describe_end() == f"Spark has ended; topics that are left: {scene.orders}"
+
+
+def test_topics_are_removed_although_a_broker_is_busy(run_command: RunCommand) -> None:
+    """The end of the demo waits for brokers that cannot remove topics yet, and tries again."""
+    with StubCluster(1) as stub:
+        with demo._on_cluster(Session(Wanted(stub.name_server), Screen()), threading.Event()) as scene:
+            stub.faults.busy(on=RequestCode.DELETE_TOPIC_IN_BROKER, at="broker-a", times=5)
+        left = stub.run(lambda: {topic.topic_name for topic in stub.state.brokers[0].topics})
+
+    assert scene.left == []
+    assert not {scene.orders, scene.sums} & left
+
+
+def test_a_demo_that_could_not_start_does_not_insist(run_command: RunCommand, refusing_address: str) -> None:
+    """Where no topic could be made, their removal is tried once."""
+    begun = time.monotonic()
+
+    run_command("demo", "--name-server", refusing_address)
+
+    assert time.monotonic() - begun < demo._REMOVAL_S / 2
+
+
+def test_next_steps_can_be_started_and_fit_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands after the demo begin as the user's shell finds the program, on 80 columns also in a checkout."""
+    monkeypatch.setenv("PATH", os.defpath)
+    program = Path(sys.executable).with_name("pyspark-rocketmq")
+    monkeypatch.chdir(program.parents[2])
+    with demo._embedded(10.0) as scene:
+        pass
+
+    assert all(f"  {step}".startswith(f"  {program.relative_to(Path.cwd())} ") for step in scene.next_steps)
+    assert max(len(f"  {step}") for step in scene.next_steps) <= 80
 
 
 def test_an_interruption_ends_the_wait_for_a_topic() -> None:
@@ -247,10 +282,12 @@ def require_sums(state: Any) -> None:
 class Shown:
     """A demo on a terminal of 80 columns, and what it has written there."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, command: Sequence[str] = DEMO) -> None:
         self._terminal, theirs = pty.openpty()
         environment = demo_environment(directory, COLUMNS="80", TERM="xterm-256color")
-        self.process = subprocess.Popen(DEMO, cwd=ROOT, env=environment, stdout=theirs, stderr=theirs)
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=theirs, stderr=theirs, start_new_session=True
+        )
         os.close(theirs)
         self.text = ""
 
@@ -264,10 +301,18 @@ class Shown:
                 return
             self.text += part.decode(errors="replace").replace("\r\n", "\n")
 
+    def interrupt(self) -> None:
+        """Press Ctrl-C, which reaches all processes that the terminal's shell would have started."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def last_picture(self) -> str:
+        """Return what is left on the terminal: the last table, and what follows it."""
+        return ESCAPE.sub("", self.text).split("\x1b[J")[-1]
+
     def close(self) -> None:
         """End the demo if a test has left it."""
         if self.process.poll() is None:
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         os.close(self._terminal)
 
@@ -285,15 +330,32 @@ def shown(tmp_path: Path) -> Iterator[Shown]:
 def test_an_interruption_is_one_line_and_leaves_nothing(shown: Shown, tmp_path: Path, moment: str) -> None:
     """Ctrl-C ends the demo at any time: the table stays, one line follows, and no process and no file is left."""
     shown.wait_for(moment)
-    shown.process.send_signal(signal.SIGINT)
+    shown.interrupt()
     shown.wait_for("\0")
 
     assert shown.process.wait(SECONDS) == Exit.INTERRUPTED
-    last = ESCAPE.sub("", shown.text).split("\x1b[J")[-1]
-    table, said = last.split("\n\ninterrupted; ")
+    table, said = shown.last_picture().split("\n\ninterrupted; ")
     assert said == "the embedded brokers and Spark have ended\n"
     lines = [line for line in table.splitlines() if line.strip()]
     assert lines[0].startswith("Orders by shop, in ") and max(map(len, lines)) <= 80
     assert [line.split()[0] for line in lines[3:8]] == [*SHOPS, "total"]
     until(lambda: not processes_of(tmp_path), "Spark's processes have ended")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_make_adds_no_line_to_an_interruption(tmp_path: Path) -> None:
+    """Ctrl-C in `make demo` leaves the table and the line of the demo, as in the demo itself."""
+    environment = Path(sys.executable).parents[1]
+    make = ["make", "--no-print-directory", f"VENV={environment}", f"--old-file={environment}/.has-demo", "demo"]
+    shown = Shown(tmp_path, make)
+    try:
+        shown.wait_for("Spark is starting")
+        shown.interrupt()
+        shown.wait_for("\0")
+
+        assert shown.process.wait(SECONDS) == -signal.SIGINT
+        assert shown.last_picture().endswith("\n\ninterrupted; the embedded brokers and Spark have ended\n")
+    finally:
+        shown.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import configparser
 import re
-import shlex
 import subprocess
 from pathlib import Path
 
@@ -23,24 +22,9 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-def commands() -> list[str]:
-    """Return every shell command of README.md, from code blocks and from running text."""
-    in_text = re.findall(r"`(make[^`\n]*)`", (ROOT / "README.md").read_text())
-    return [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()] + in_text
-
-
 def section(page: Path, title: str) -> str:
     """Return the text of the page below the heading `title`, up to the next heading of that level."""
     return page.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
-
-
-@pytest.mark.parametrize("command", commands())
-def test_commands_of_the_readme_exist(command: str) -> None:
-    """Each command in README.md is a `make` command whose targets exist."""
-    words = [word for word in shlex.split(command) if "=" not in word]
-
-    assert words[0] == "make"
-    subprocess.run([*words, "--dry-run"], cwd=ROOT, capture_output=True, timeout=30, check=True)
 
 
 def test_help_lists_every_target() -> None:

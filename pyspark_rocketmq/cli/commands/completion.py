@@ -25,7 +25,8 @@ class Script:
 def _run(session: Session, shell: str) -> Script:
     from click.shell_completion import get_completion_class
 
-    from ..parser import COMPLETE_VARIABLE, PROGRAM, build_parser
+    from ..parser import build_parser
+    from ..program import COMPLETE_VARIABLE, PROGRAM
 
     found = get_completion_class(shell)
     assert found is not None, "the parser accepts only known shells"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
+import shlex
 import signal
 import tempfile
 import threading
@@ -18,6 +20,7 @@ from ..command import Command, Parameter
 from ..connection import Wanted
 from ..demo.state import DemoState, Sums, show_state
 from ..parser import CONNECTION
+from ..program import name_program
 from ..session import Session
 
 if TYPE_CHECKING:
@@ -31,8 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS"]
 
 _TICK_S = 0.25
-_START_S, _DRAIN_S, _ROUTE_S = 180.0, 60.0, 30.0
-"""Longest times until the first batch, until the last order is read, and until a new topic has a route."""
+_START_S, _DRAIN_S, _ROUTE_S, _REMOVAL_S = 180.0, 60.0, 30.0, 20.0
+"""Longest times until the first batch, until the last order is read, until a new topic has a route, and until it is
+removed from brokers that cannot be reached or are busy."""
 _LEAST_S, _MOST_S = 1.0, 86_400.0
 _QUEUES = 2
 _DIES, _AWAY, _MOST_AWAY_S = 0.25, 0.25, 20.0
@@ -156,10 +160,10 @@ def _embedded(seconds: float) -> Iterator[Scene]:
             orders="orders",
             sums="sums",
             last_words="the embedded brokers and Spark have ended",
-            next_steps=(
-                "pyspark-rocketmq stub --topic orders:4         # an embedded broker to try things on",
-                "pyspark-rocketmq demo --name-server HOST:9876  # the same on your own cluster",
-                "pyspark-rocketmq options                       # every option of format(\"rocketmq\")",
+            next_steps=_next_steps(
+                ("stub --topic orders:4", "a broker to try"),
+                ("demo --name-server HOST:9876", "on your own cluster"),
+                ("options", "every option"),
             ),
             incidents=(
                 (_DIES * seconds, lambda: stub.faults.broker_down(_MORTAL)),
@@ -174,9 +178,10 @@ def _on_cluster(session: Session, ended: threading.Event) -> Iterator[Scene]:
     name = f"pyspark-rocketmq-demo-{secrets.token_hex(3)}"
     orders, sums = f"{name}-orders", f"{name}-sums"
     cluster, servers = session.cluster, ";".join(session.name_servers)
-    with session, _removing(session, (orders, sums)) as left:
-        for topic in (orders, sums):
+    with session, _removing(session, (orders, sums)) as removal:
+        for topic in removal.topics:
             _make_topic(cluster, topic, ended)
+        removal.patience_s = _REMOVAL_S
         yield Scene(
             name=f"the cluster of {servers}",
             options=session.raw_options,
@@ -185,22 +190,38 @@ def _on_cluster(session: Session, ended: threading.Event) -> Iterator[Scene]:
             orders=orders,
             sums=sums,
             last_words="Spark has ended, and the demo's topics are removed",
-            left=left,
-            next_steps=(
-                f"pyspark-rocketmq doctor --name-server '{servers}'       # check the cluster from here",
-                f"pyspark-rocketmq topics list --name-server '{servers}'  # topics to read with format(\"rocketmq\")",
+            left=removal.left,
+            next_steps=_next_steps(
+                (f"doctor --name-server {shlex.quote(servers)}", "check it from here"),
+                (f"topics list --name-server {shlex.quote(servers)}", "its topics"),
             ),
         )
 
 
+def _next_steps(*steps: tuple[str, str]) -> tuple[str, ...]:
+    """Return commands with what they do, as the user's shell can start them."""
+    program = name_program(os.environ)
+    width = max(len(words) for words, _ in steps) + 2
+    return tuple(f"{program} {words:{width}}# {meaning}" for words, meaning in steps)
+
+
+@dataclass(slots=True)
+class Removal:
+    """The topics to remove at the end, how long each is tried, and those that stay."""
+
+    topics: Sequence[str]
+    patience_s: float = 0.0
+    left: list[str] = field(default_factory=list)
+
+
 @contextmanager
-def _removing(session: Session, topics: Sequence[str]) -> Iterator[list[str]]:
+def _removing(session: Session, topics: Sequence[str]) -> Iterator[Removal]:
     """Remove topics at the end of the `with` block, also those that were not made everywhere; list those that stay."""
-    left: list[str] = []
+    removal = Removal(topics)
     try:
-        yield left
+        yield removal
     finally:
-        left += [topic for topic in topics if not _remove_topic(session, topic)]
+        removal.left += [topic for topic in topics if not _remove_topic(session, topic, removal.patience_s)]
 
 
 def _make_topic(cluster: Cluster, topic: str, ended: threading.Event) -> None:
@@ -222,18 +243,31 @@ def _make_topic(cluster: Cluster, topic: str, ended: threading.Event) -> None:
             cluster.routes.expire(topic)
 
 
-def _remove_topic(session: Session, topic: str) -> bool:
-    """Remove a topic, and return whether it is gone."""
-    from ...broker_errors import TopicNotExist
-
+def _remove_topic(session: Session, topic: str, patience_s: float) -> bool:
+    """Remove a topic, if need be with several attempts, and return whether it is gone."""
     try:
-        session.cluster.admin.delete_topic(topic)
-    except TopicNotExist:
-        return True
+        _insist_on_removal(session, topic, patience_s)
     except RocketMQError as error:
         session.screen.warn(f"the topic {topic} could not be removed; delete it yourself: {error}")
         return False
     return True
+
+
+def _insist_on_removal(session: Session, topic: str, patience_s: float) -> None:
+    """Remove a topic; repeat it for some seconds while brokers cannot be reached or are busy."""
+    from ...broker_errors import TopicNotExist
+    from ...net.deadline import Deadline
+
+    deadline = Deadline.after(patience_s)
+    while True:
+        try:
+            return session.cluster.admin.delete_topic(topic)
+        except TopicNotExist:
+            return None
+        except RocketMQError as error:
+            if not error.retriable or deadline.expired:
+                raise
+        time.sleep(_TICK_S)
 
 
 # --- the demo --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,108 @@
+"""Tell what is installed beside this package; this needs no other package."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+
+from .._version import __version__
+from .java import OLDEST_JAVA, find_java, java_release
+from .program import PROGRAM, name_program
+
+__all__ = ["describe_installation"]
+
+_LEAST_PYSPARK = (4, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the library: the modules that it needs by their distributions, the extra, and its purpose."""
+
+    modules: Mapping[str, str]
+    extra: str
+    purpose: str
+    least: tuple[int, ...] = ()
+    """The oldest release of the first distribution that it works with."""
+
+    @property
+    def advice(self) -> str:
+        """The command that installs it, and what for."""
+        return f"pip install '{PROGRAM}[{self.extra}]', for {self.purpose}"
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether one of its modules is not there."""
+        return any(find_spec(module) is None for module in self.modules.values())
+
+
+_PARTS = {
+    "PySpark": Part({"pyspark": "pyspark"}, "spark", 'format("rocketmq")', _LEAST_PYSPARK),
+    "click, rich": Part({"click": "click", "rich": "rich"}, "cli", f"the commands of {PROGRAM}"),
+    "grpcio": Part({"grpcio": "grpc"}, "grpc", "the gRPC port of the embedded broker"),
+    "prometheus_client": Part({"prometheus_client": "prometheus_client"}, "monitor", "figures for Prometheus"),
+}
+
+
+def describe_installation(env: Mapping[str, str]) -> str:
+    """Return what is installed, what is missing and how to get it, and where to go from here."""
+    facts = {
+        "Python": f"{platform.python_version()} ({sys.executable})",
+        "pyarrow": _release("pyarrow"),
+        **{label: _describe(part) for label, part in _PARTS.items()},
+        "Java": _describe_java(env),
+    }
+    width = max(map(len, facts)) + 2
+    table = [f"  {label:{width}}{text}" for label, text in facts.items()]
+    head = f"pyspark_rocketmq {__version__}: Apache RocketMQ for Spark, in pure Python"
+    return "\n".join([head, "", *table, "", *_next_steps(name_program(env))])
+
+
+def _describe(part: Part) -> str:
+    if part.is_missing:
+        return f"not installed: {part.advice}"
+    releases = list(map(_release, part.modules))
+    text = ", ".join(releases)
+    if part.least and (numbers := _numbers(releases[0])) and numbers < part.least:
+        return f"{text} is too old; {'.'.join(map(str, part.least))} or newer is needed: {part.advice}"
+    return text
+
+
+def _release(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:  # It is on the path of modules, and was not installed by pip.
+        return "of an unknown release"
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split(".")[:2] if part.isdigit())
+
+
+def _describe_java(env: Mapping[str, str]) -> str:
+    java = find_java(env)
+    needed = f"Spark needs Java {OLDEST_JAVA} or newer: install one, and set JAVA_HOME to it"
+    if java is None:
+        return f"not found; {needed}"
+    release = java_release(java)
+    text = f"{release or 'of an unknown release'} ({java})"
+    return text if release is None or release >= OLDEST_JAVA else f"{text} is too old; {needed}"
+
+
+def _next_steps(program: str) -> Iterator[str]:
+    commands = {
+        "demo": "a stream of orders, through brokers in this process and Spark",
+        "doctor --spark": "a check of Python, packages and Java, on driver and executors",
+        "options": 'every option of format("rocketmq")',
+        "explain CODE": "what an error code means",
+        "--help": "all commands",
+    }
+    width = max(map(len, commands)) + 2
+    yield "next:"
+    if (part := _PARTS["click, rich"]).is_missing:
+        yield f"  {part.advice}:"
+    for words, meaning in commands.items():
+        yield f"  {program} {words:{width}}# {meaning}"
