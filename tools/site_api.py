@@ -67,7 +67,7 @@ def to_rst(lines: list[str]) -> list[str]:
 
 def process_docstring(_app: Any, what: str, name: str, _value: Any, _options: Any, lines: list[str]) -> None:
     """Rewrite a docstring in place; autodoc calls this for each."""
-    from sphinx.ext.napoleon import GoogleDocstring  # an extra; reads sections such as "Args:"
+    from sphinx.ext.napoleon.docstring import GoogleDocstring  # an extra; reads sections such as "Args:"
 
     text = "\n".join(lines)
     if what == "module" and name in BRIEF:
