@@ -227,7 +227,8 @@ class StubCluster:
     ) -> PutResult:
         """Store a message without a client, and return its queue, offset and id.
 
-        Without `queue_id` the queues take turns. A missing topic is created, unless `auto_create_topics` is off.
+        Without `queue_id` the queues take turns. A missing topic is created. With `auto_create_topics` off, a name is refused
+        that is like the one of an existing topic.
         """
         check_body(body)
         check_texts({"tags": tags, "keys": keys, **(properties or {})})
@@ -419,11 +420,9 @@ class StubCluster:
         return queues
 
     def _check_new(self, topic: str) -> None:
-        """Raise `OptionError` if brokers would not create a topic of this name for a producer."""
+        """Raise `OptionError` for an illegal name, and if clients cannot create topics, for one that looks like a typo."""
         check_topic("topic", topic, self.state.release)
-        if not self.state.settings.auto_create_topics:
-            known = self._topics()
-            advice = suggest(topic, known) or f"give it to the stub: topics={{{topic!r}: {DEFAULT_QUEUES}}}"
+        if not self.state.settings.auto_create_topics and (advice := suggest(topic, self._topics())):
             raise OptionError("topic", topic, "no broker has it, and auto_create_topics is off", advice=advice)
 
     def _topics(self) -> dict[str, int]:
