@@ -227,8 +227,8 @@ class StubCluster:
     ) -> PutResult:
         """Store a message without a client, and return its queue, offset and id.
 
-        Without `queue_id` the queues take turns. A missing topic is created. With `auto_create_topics` off, a name is refused
-        that is like the one of an existing topic.
+        Without `queue_id` the queues take turns. A missing topic is created. With `auto_create_topics` off, a name that
+        is like the one of an existing topic is refused.
         """
         check_body(body)
         check_texts({"tags": tags, "keys": keys, **(properties or {})})
@@ -420,7 +420,7 @@ class StubCluster:
         return queues
 
     def _check_new(self, topic: str) -> None:
-        """Raise `OptionError` for an illegal name, and if clients cannot create topics, for one that looks like a typo."""
+        """Raise `OptionError` for an illegal name, or a likely typo where clients cannot create topics."""
         check_topic("topic", topic, self.state.release)
         if not self.state.settings.auto_create_topics and (advice := suggest(topic, self._topics())):
             raise OptionError("topic", topic, "no broker has it, and auto_create_topics is off", advice=advice)
