@@ -1,7 +1,7 @@
 """Run the stub as a program, in the foreground.
 
 The first line on stdout says that the stub is ready, and at which addresses: `nameServer=HOST:PORT
-endpoints=HOST:PORT`. SIGTERM and SIGINT end the program.
+endpoints=HOST:PORT`. The next lines are for people. SIGTERM and SIGINT end the program.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -33,6 +33,8 @@ _USERS_FORM = "give a UTF-8 file with one KEY:SECRET per line, or - for the stan
 _MOST_USERS_CHARACTERS = 1024 * 1024
 _MODE_OF_OTHERS = 0o077
 _FAILED = 2
+_MOST_TOPICS = 8
+"""The most topics that are named when the stub is ready."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,12 +42,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ended = catch_signals()
     try:
         with open_stub(arguments) as stub:
-            print(f"nameServer={stub.name_server} endpoints={stub.endpoints or NO_ENDPOINTS}", flush=True)
+            print(f"nameServer={stub.name_server} endpoints={stub.endpoints or NO_ENDPOINTS}")
+            print("\n".join(describe(stub.name_server, stub.topics())), flush=True)
             ended.wait()
     except RocketMQError as error:
         print(error, file=sys.stderr)
         return _FAILED
     return 0
+
+
+def describe(name_server: str, topics: Mapping[str, int]) -> list[str]:
+    """Return lines that say what a stub serves, how Spark reads it, and how to end it."""
+    named = [f"{topic} ({count} queue{'s' * (count != 1)})" for topic, count in topics.items()]
+    more = f" and {len(named) - _MOST_TOPICS} more" * (len(named) > _MOST_TOPICS)
+    place = f'.option("nameServer", "{name_server}").option("subscribe", "{next(iter(topics), "orders")}")'
+    return [
+        f"topics: {', '.join(named[:_MOST_TOPICS]) or 'none; the first message to a topic makes it'}{more}",
+        f'in Spark: spark.read.format("rocketmq"){place}.load()',
+        "Ctrl-C ends it; without --data DIR its messages are gone then",
+    ]
 
 
 def catch_signals() -> threading.Event:

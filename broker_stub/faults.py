@@ -19,6 +19,7 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import Command
 
+from .arguments import check_known, suggest
 from .requests import ReplyFault, response
 from .state import Broker, Cluster
 
@@ -138,7 +139,7 @@ class StubControl(Protocol):
 class Faults:
     """The stub's fault injector, for use from any thread.
 
-    Methods for faults of responses take `on` (a request code, or at `PROXY` a method's name; default: all requests),
+    Methods for faults of responses take `on` (a request code or its name, at `PROXY` a method's name; default: all),
     `at` (a broker's name, `NAME_SERVER` or `PROXY`; default: all brokers) and `times` (default: once; None: permanent).
     They return the `Fault`, which counts how often it happened. Methods for faults of brokers apply to the broker
     processes with the given name and id; None stands for every name or id.
@@ -208,7 +209,9 @@ class Faults:
         make_response: Callable[[], Command] | None = None,
         status: int | None = None,
     ) -> Fault:
-        fault = Fault(what, when.get("on"), when.get("at"), when.get("times", 1), reply_fault, make_response, status)
+        check_known(f"a fault ({what})", when, FaultTarget.__annotations__)
+        on = _find_request(when.get("on"), when.get("at"))
+        fault = Fault(what, on, when.get("at"), when.get("times", 1), reply_fault, make_response, status)
         return self._control.run(lambda: self._script.add(fault))
 
     # --- faults of brokers -------------------------------------------------------------------------------------------
@@ -266,6 +269,16 @@ class Faults:
             self._cluster.broker(queue.broker_name).offsets.reset(group, queue.topic, queue.queue_id, offset)
 
         self._control.run(reset)
+
+
+def _find_request(on: RequestCode | str | None, at: str | None) -> RequestCode | str | None:
+    """Return the request code that a text names; raise OptionError if there is none. At the proxy, keep the text."""
+    if not isinstance(on, str) or at == PROXY:
+        return on
+    if on not in RequestCode.__members__:
+        advice = suggest(on, RequestCode.__members__) or "give the name of a code, for example PULL_MESSAGE"
+        raise OptionError("on", on, "no such request", advice=advice)
+    return RequestCode[on]
 
 
 def _forbid_proxy(when: FaultTarget) -> FaultTarget:

@@ -29,6 +29,7 @@ from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.record import Record
 
 from .access_control import AccessControl
+from .arguments import check_body, check_known, check_texts, check_topic, check_topics, suggest
 from .bulk_fill import fill
 from .clock import Clock
 from .data_directory import BrokerFiles, NameServerFiles
@@ -41,7 +42,7 @@ from .server import Runtime, ServerSocket, TlsFiles, make_tls_context
 from .settings import DEFAULT_SETTINGS, Settings
 from .state import MASTER_ID, Broker, Cluster
 from .store import NOWHERE, InnerMessage
-from .topic_table import MOST_QUEUES, check_name
+from .topic import StubTopic
 
 if TYPE_CHECKING:
     from .grpc_proxy import GrpcServer
@@ -135,7 +136,11 @@ class StubCluster:
         topics: Mapping[str, int] | None = None,
         **options: Unpack[Options],
     ) -> None:
+        check_known(type(self).__name__, options, Options.__annotations__)
         settings = options.get("settings", DEFAULT_SETTINGS)
+        release = find_release(options.get("emulate", "5.3.3"))
+        check_topics({} if topics is None else topics, release)
+        names = _usual_names(brokers) if isinstance(brokers, int) else _checked_names(brokers)
         self._options = options
         self._grpc_server: GrpcServer | None = None
         self._files: dict[Broker, BrokerFiles] = {}
@@ -144,9 +149,7 @@ class StubCluster:
         self._put_turns: defaultdict[str, count[int]] = defaultdict(count)
         self._runtime = Runtime(Clock(frozen=options.get("frozen_clock", False)))
         self._server_sockets: dict[Broker, ServerSocket] = {}
-        self.state = Cluster(
-            replace(settings, release=find_release(options.get("emulate", "5.3.3"))), self._runtime.clock
-        )
+        self.state = Cluster(replace(settings, release=release), self._runtime.clock)
         """The state of name server and brokers; only the stub's own thread may use it (see `run`)."""
         self.clock = StubClock(self._runtime.clock, self._runtime.call)
         self.faults = Faults(self.state, self._script, self)
@@ -154,7 +157,6 @@ class StubCluster:
             tls = options.get("tls")
             self._tls = make_tls_context(tls) if tls else None
             self._access_control = AccessControl(options["acl"], self.state.release) if options.get("acl") else None
-            names = _usual_names(brokers) if isinstance(brokers, int) else _checked_names(brokers)
             self.run(lambda: self._build(names, slaves, topics or {}))
         except BaseException:
             self._runtime.close()
@@ -199,6 +201,16 @@ class StubCluster:
         """Return the address of the named master as text `HOST:PORT`; without a name, that of the first master."""
         return str(self.run(lambda: self._masters(broker)[0].address))
 
+    def topic(self, name: str, queues: int = DEFAULT_QUEUES) -> StubTopic:
+        """Return a topic; create it at each master that lacks it."""
+        check_topics({name: queues}, self.state.release)
+        self.run(lambda: [master.topics.find_or_create(name, queues) for master in self._masters()])
+        return StubTopic(self, name)
+
+    def topics(self) -> dict[str, int]:
+        """Return the number of queues that messages can be sent to, over all brokers, of each topic of users."""
+        return self.run(self._topics)
+
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def put(
@@ -215,8 +227,11 @@ class StubCluster:
     ) -> PutResult:
         """Store a message without a client, and return its queue, offset and id.
 
-        Without `queue_id` the queues take turns. A missing topic is created.
+        Without `queue_id` the queues take turns. A missing topic is created. With `auto_create_topics` off, a name that
+        is like the one of an existing topic is refused.
         """
+        check_body(body)
+        check_texts({"tags": tags, "keys": keys, **(properties or {})})
         given = {"TAGS": tags, "KEYS": keys, **(properties or {})}
         kept = {name: value for name, value in given.items() if value}
         return self.run(lambda: self._put(topic, body, kept, queue_id, broker, store_timestamp))
@@ -309,13 +324,6 @@ class StubCluster:
     def _add_broker(self, name: str, slaves: int, host: str, topics: Mapping[str, int]) -> None:
         master = self._add_master(name, host)
         for topic, queues in topics.items():
-            try:
-                check_name(topic, self.state.release)
-            except Refusal as refusal:
-                raise OptionError("topics", topic, str(refusal), advice="choose another name") from None
-            if queues > MOST_QUEUES:
-                what = f"{queues} queues, the limit is {MOST_QUEUES}"
-                raise OptionError("topics", topic, what, advice="give fewer")
             master.topics.find_or_create(topic, queues)
         for broker_id in range(MASTER_ID + 1, MASTER_ID + 1 + slaves):
             server_socket = self._runtime.listen(Address(host, 0), self._tls)
@@ -394,6 +402,7 @@ class StubCluster:
         """Return master and id of each queue that `put` or `fill` may use; create the topic if no master has it."""
         masters = self._masters(broker)
         if not any(master.topics.find(topic) for master in masters):
+            self._check_new(topic)
             for master in masters:
                 master.topics.find_or_create(topic, min(DEFAULT_QUEUES, master.settings.default_topic_queues))
         queues = [
@@ -404,8 +413,25 @@ class StubCluster:
             if queue_id in (None, number)
         ]
         if not queues:
-            raise OptionError("queue_id", str(queue_id), f"topic {topic} has no such queue", advice="give a lower id")
+            ids = {number for master in masters for number in range(_count_queues(master, topic))}
+            what = f"topic {topic} has no such queue that takes messages"
+            advice = f"its queues are 0 to {max(ids)}" if ids else "give it queues to write to"
+            raise OptionError("queue_id", str(queue_id), what, advice=advice)
         return queues
+
+    def _check_new(self, topic: str) -> None:
+        """Raise `OptionError` for an illegal name, or a likely typo where clients cannot create topics."""
+        check_topic("topic", topic, self.state.release)
+        if not self.state.settings.auto_create_topics and (advice := suggest(topic, self._topics())):
+            raise OptionError("topic", topic, "no broker has it, and auto_create_topics is off", advice=advice)
+
+    def _topics(self) -> dict[str, int]:
+        counts: dict[str, int] = defaultdict(int)
+        for master in self._masters():
+            for config in master.topics:
+                if not master.topics.is_system(config.topic_name):
+                    counts[config.topic_name] += config.write_queue_nums
+        return dict(sorted(counts.items()))
 
     def _put(
         self,
@@ -497,12 +523,22 @@ class StubBroker(StubCluster):
         super().__init__(topics=topics, **options)
 
 
+def _count_queues(broker: Broker, topic: str) -> int:
+    """Return the number of a topic's queues at a broker to which messages can be sent."""
+    config = broker.topics.find(topic)
+    return config.write_queue_nums if config else 0
+
+
 def _usual_names(count: int) -> list[str]:
+    if count < 1:
+        raise OptionError("brokers", str(count), "a cluster without brokers", advice="give a number of 1 or more")
     return [f"broker-{_letter_suffix(index)}" for index in range(count)]
 
 
 def _checked_names(names: Sequence[str]) -> Sequence[str]:
     """Return brokers' names; raise OptionError for one that occurs twice, or that cannot name a directory."""
+    if isinstance(names, str):
+        raise OptionError("brokers", names, "is text, not a list of names", advice=f"give [{names!r}]")
     for name in names:
         if not _LEGAL_BROKER.fullmatch(name) or names.count(name) > 1:
             advice = "give different names of 1 to 100 characters, without slashes"

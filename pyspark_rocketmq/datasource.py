@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -34,6 +35,8 @@ class RocketMQDataSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         parse_reader_options(options, stream=None)
+        self._load_id = uuid4().hex
+        """Identifies the loaded DataFrame in all of Spark's processes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return travel_whole(self)
@@ -62,7 +65,12 @@ class RocketMQDataSource(DataSource):
         from .source.batch import BatchReader
         from .source.schema import columns_declared_nullable
 
-        return BatchReader(self._options(schema, stream=False), columns_declared_nullable(schema))
+        options, nullable = self._options(schema, stream=False), columns_declared_nullable(schema)
+        if not options.push_filters:
+            return BatchReader(options, nullable)
+        from .source.filtering_batch import FilteringBatchReader
+
+        return FilteringBatchReader(options, nullable, self._load_id)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader for `spark.readStream`.

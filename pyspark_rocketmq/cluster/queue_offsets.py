@@ -127,6 +127,22 @@ class Offsets:
         replies = self._search(times_ms, boundary, deadline)
         return {queue: _offset(reply, _NONE) for queue, reply in replies.items()}
 
+    def search_masters(
+        self, times_ms: Mapping[MessageQueue, int], deadline: Deadline | None = None
+    ) -> dict[MessageQueue, int]:
+        """Return the offset of the first message stored at or after each queue's time, else the queue's next offset.
+
+        Leave out queues without a master, since a replica may lack messages, and those of brokers before 5.1.1, whose
+        search is inexact.
+        """
+        replies = self._search(times_ms, LOWER, deadline)
+        exact = {
+            queue: _offset(reply, _NONE)
+            for queue, reply in replies.items()
+            if reply.command.version >= SEARCHES_EXACTLY and not _is_from_replica(reply)
+        }
+        return {queue: offset for queue, offset in exact.items() if offset != _NONE}
+
     def fetch_first_since(
         self, times_ms: Mapping[MessageQueue, int], deadline: Deadline | None = None
     ) -> dict[MessageQueue, int]:

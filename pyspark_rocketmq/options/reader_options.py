@@ -20,7 +20,7 @@ from ..offsets.requested import EndSettings, StartSettings
 from ..planning.admission import Limits
 from ..planning.listed_queues import ListedQueues
 from ..planning.ranges import PlanSettings
-from ..pull.settings import PullSettings
+from ..pull.settings import PullSettings, Subscription
 
 __all__ = [
     "ClientName",
@@ -131,11 +131,20 @@ class ReaderOptions:
     client: ClientName = field(default_factory=ClientName)
     wait_for_brokers_s: float | None = 120.0
     """Seconds for which planning repeats requests to silent brokers; None: `cluster.retries` limits them."""
+    push_filters: bool = False
+    """Whether the WHERE of a batch query narrows what is read."""
 
     @property
     def planning_cluster(self) -> ClusterSettings:
         """Settings with which planning calls brokers: those of `cluster`, with the reader's `wait_for_brokers_s`."""
         return replace(self.cluster, wait_for_brokers_s=self.wait_for_brokers_s)
+
+    def with_tags(self, tags: frozenset[str]) -> ReaderOptions:
+        """Return these settings with a filter by tags instead of their own; these settings if there are no tags."""
+        if not tags:
+            return self
+        pull = replace(self.pull, subscription=Subscription("||".join(sorted(tags))))
+        return replace(self, pull=pull, content=replace(self.content, tags=tags))
 
     @property
     def allocation(self) -> AllocationSettings:

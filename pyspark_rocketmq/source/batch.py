@@ -17,6 +17,7 @@ from .announcing import describe_batch, describe_work
 from .catalog import QueueCatalog
 from .filters import require_filter
 from .losses import LossJournal
+from .narrowing import EVERYTHING, Narrowing, narrow_read
 from .partition import RangePartition, read_partition
 from .view import make_view
 
@@ -45,6 +46,9 @@ class BatchReader(DataSourceReader):
     @spark_call
     def partitions(self) -> list[RangePartition]:
         """Resolve start and end, log warnings about losses and unused options, and return the tasks."""
+        return self._plan(EVERYTHING)
+
+    def _plan(self, narrowing: Narrowing) -> list[RangePartition]:
         from ..cluster.cluster import open_cluster
 
         options = self.options
@@ -64,12 +68,14 @@ class BatchReader(DataSourceReader):
             _log.warning(text, len(plan.replica_ends), plan.replica_ends[0])
         for option in plan.outranked:
             _log.warning("%s has no effect: other options choose for every queue", option)
-        tasks = [RangePartition(task) for task in plan_tasks(plan.ranges, catalog.plan_settings(queues))]
-        _log.info("%s", describe_batch(options, plan.ranges, len(tasks)))
+        left = narrow_read(plan.ranges, narrowing, cluster, options)
+        tasks = [RangePartition(task, left.tags) for task in plan_tasks(left.ranges, catalog.plan_settings(queues))]
+        _log.info("%s", describe_batch(options, left.ranges, len(tasks)))
         # Spark would replace an empty list by a partition of its own, which has no ranges.
         return tasks or [RangePartition(())]
 
     @spark_rows
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Yield the rows of one task as record batches."""
-        return read_partition(cast(RangePartition, partition), self.options, self._nullable)
+        task = cast(RangePartition, partition)
+        return read_partition(task, self.options.with_tags(task.tags), self._nullable)

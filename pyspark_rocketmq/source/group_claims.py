@@ -16,7 +16,6 @@ import logging
 import os
 import struct
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
@@ -28,6 +27,7 @@ from ..cluster.settings import ClusterSettings
 from ..errors import GroupReadTwice
 from ..model import MessageQueue
 from ..net.deadline import Deadline
+from .private_directory import open_private_directory, private_path
 from .rhythm import PlannerRhythm
 
 __all__ = ["GroupClaims"]
@@ -142,9 +142,8 @@ def _open_files(name: str) -> tuple[int, int] | tuple[None, None]:
 
     If one of them cannot be opened, or the directory is not private, log a warning and return (None, None).
     """
-    path = Path(tempfile.gettempdir()) / f"pyspark_rocketmq-{os.geteuid()}"
     try:
-        directory = _open_directory(path)
+        directory = open_private_directory()
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             return directory, os.open(name, flags, 0o600, dir_fd=directory)
@@ -152,26 +151,9 @@ def _open_files(name: str) -> tuple[int, int] | tuple[None, None]:
             os.close(directory)
             raise
     except OSError as cause:
-        _log.warning("two queries of one group are not kept apart on this host: cannot use %s: %s", path, cause)
+        text = "two queries of one group are not kept apart on this host: cannot use %s: %s"
+        _log.warning(text, private_path(), cause)
         return None, None
-
-
-def _open_directory(path: Path) -> int:
-    """Open the user's private directory and return its descriptor; create it if it is missing.
-
-    Raise an `OSError` if the directory belongs to another user, or if others may use it.
-    """
-    try:
-        path.mkdir(mode=0o700)
-    except FileExistsError:
-        pass  # Below, the open directory must prove to be private.
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    status = os.fstat(directory)
-    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        os.close(directory)
-        raise PermissionError(f"it is not private to user {os.geteuid()}")
-    fcntl.flock(directory, fcntl.LOCK_SH)  # systemd does not clean up below a locked directory.
-    return directory
 
 
 def _lock(file: int, stretch: _Stretch) -> bool:

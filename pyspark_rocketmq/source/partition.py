@@ -40,6 +40,8 @@ class RangePartition(InputPartition):
     """The ranges that one task reads."""
 
     ranges: tuple[QueueRange, ...]
+    tags: frozenset[str] = frozenset()
+    """Tags that a batch query asks brokers for because of its WHERE, instead of those of the options; empty: none."""
 
 
 @cache

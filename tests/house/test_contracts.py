@@ -26,6 +26,7 @@ WRONG_IMPORTS = [
     ("arrow", "pyspark_rocketmq/pull/planted.py", "import pyarrow"),
     ("arrow", "pyspark_rocketmq/wire/planted.py", "import pyarrow"),
     ("spark", "pyspark_rocketmq/planning/planted.py", "import pyspark.sql"),
+    ("pytest", "broker_stub/planted.py", "import pytest"),
     ("terminal", "pyspark_rocketmq/cluster/planted.py", "import click"),
     ("terminal", "pyspark_rocketmq/lag/planted.py", "import rich.table"),
     ("prometheus", "pyspark_rocketmq/monitor/planted.py", "import prometheus_client"),

@@ -1,7 +1,9 @@
-"""Make the fixtures that the stub offers to its users available to the stub's own tests."""
+"""Give the stub's own tests the fixture that starts clusters, under a shorter name."""
 
 from __future__ import annotations
 
-from broker_stub.fixtures import make_stub, stub_broker
+from broker_stub.pytest_plugin import make_rocketmq
 
-__all__ = ["make_stub", "stub_broker"]
+__all__ = ["make_stub"]
+
+make_stub = make_rocketmq

@@ -22,6 +22,8 @@ class Ready:
     name_server: str
     endpoints: str | None
     """The gRPC proxy; null if grpcio is not installed."""
+    topics: dict[str, int]
+    """The number of queues of each topic."""
 
 
 def _run(session: Session, **values: Any) -> Iterator[Ready]:
@@ -30,7 +32,7 @@ def _run(session: Session, **values: Any) -> Iterator[Ready]:
     words = [word for parameter in PARAMETERS for word in _words(parameter, values[parameter.key])]
     ended = catch_signals()
     with open_stub(words) as stub:
-        yield Ready(stub.name_server, stub.endpoints)
+        yield Ready(stub.name_server, stub.endpoints, stub.topics())
         ended.wait()
 
 
@@ -41,7 +43,10 @@ def _words(parameter: Parameter, value: Any) -> list[str]:
 
 
 def _show(ready: Ready) -> list[View]:
-    return [Text(f"nameServer={ready.name_server} endpoints={ready.endpoints or '-'}")]
+    from broker_stub.__main__ import describe
+
+    first = f"nameServer={ready.name_server} endpoints={ready.endpoints or '-'}"
+    return [Text(line) for line in (first, *describe(ready.name_server, ready.topics))]
 
 
 PARAMETERS = (
@@ -67,7 +72,8 @@ COMMANDS = (
         _show,
         parameters=PARAMETERS,
         details="A RocketMQ name server and broker in this process, for tests and trials; rocketmq-stub is the same. "
-        "The first line says that it is ready, and at which addresses. Ctrl-C or SIGTERM ends it.",
+        "The first line says that it is ready, and at which addresses; the next ones say what it serves and how Spark "
+        "reads it. Ctrl-C or SIGTERM ends it.",
         examples=("pyspark-rocketmq stub --port 0 --grpc-port 0 --topic orders:4",),
         connects=False,
         is_stream=True,
