@@ -35,7 +35,7 @@ def python() -> Path:
     if not made.exists() or made.read_text().split("\n") != wanted:
         shutil.rmtree(CACHE, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", CACHE], check=True, timeout=INSTALL_S)
-        install = [python, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", *wanted]
+        install = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--quiet", *wanted]
         subprocess.run(install, check=True, timeout=INSTALL_S)
         made.write_text("\n".join(wanted))
     return python
@@ -47,7 +47,7 @@ def test_delta_has_each_message_once(python: Path, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | settings
     with StubBroker({"orders": 1}) as broker:
         broker.fill("orders", 30, 20)
-        command = [python, "-m", "tests.examples.delta_run", broker.name_server, tmp_path]
+        command = [str(python), "-m", "tests.examples.delta_run", broker.name_server, str(tmp_path)]
         done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=RUN_S)
     assert done.returncode == 0, done.stderr[-4000:]
     assert json.loads(done.stdout.splitlines()[-1]) == [[1, 30, 30], [1, 30, 30], [1, 60, 30]]
