@@ -4,15 +4,46 @@
         docs/examples/mirror.py localhost:9876 orders other:9876 orders-copy /data/checkpoints/mirror
 
 Messages of one queue are read in order by one task, which writes them in order: a key's messages keep their order, as
-they are in one queue. A copy has a message id of its own; the property `SOURCE_ID` has that of the original.
+they are in one queue. A copy has a message id of its own; the property `SOURCE_ID` has that of the original. The
+checkpoint stores how far the job came; the next run goes on there. A run that is cut off repeats its last batch: copies
+that are there twice then have the same message id.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
+import threading
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_rocketmq import register
+
+COLUMNS = "topic,brokerName,queueId,queueOffset,tags,keys,body,properties,msgId,flag,shardingKey"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the job's arguments."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", help="host:port of a name server of the topic; several with ;")
+    parser.add_argument("topic", help="the topic to read")
+    parser.add_argument("target", help="host:port of a name server of the copy; several with ;")
+    parser.add_argument("copy", help="the topic to write to")
+    parser.add_argument("checkpoint", help="the folder of the checkpoint; it belongs to this job alone")
+    parser.add_argument("--every", metavar="INTERVAL", help="go on, with a batch every '1 minute', until SIGTERM")
+    for name, who in (("--option", "reader"), ("--target-option", "writer")):
+        parser.add_argument(
+            name,
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            type=lambda text: text.partition("=")[::2],
+            help=f"a further option of the {who}, such as credentialsFile=/etc/keys; may be repeated",
+        )
+    return parser
 
 
 def copies(messages: DataFrame) -> DataFrame:
@@ -30,31 +61,50 @@ def copies(messages: DataFrame) -> DataFrame:
     )
 
 
-def main() -> None:
-    """Copy to the current ends of the queues, then end; the next run goes on there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("source", "topic", "target", "copy", "checkpoint"):
-        parser.add_argument(name)
-    given = parser.parse_args()
-    spark = SparkSession.builder.appName(f"mirror {given.topic}").getOrCreate()
-    columns = "topic,brokerName,queueId,queueOffset,tags,keys,body,properties,msgId,flag,shardingKey"
+def start(spark: SparkSession, given: argparse.Namespace) -> StreamingQuery:
+    """Start the query that copies."""
     messages = (
         spark.readStream.format("rocketmq")
         .options(nameServer=given.source, subscribe=given.topic, startingOffsets="earliest")
-        .options(ordering="queue", columns=columns)
+        .options(ordering="queue", columns=COLUMNS)
+        .options(**dict(given.option))
         .load()
     )
-    query = (
+    trigger = {"processingTime": given.every} if given.every else {"availableNow": True}
+    return (
         copies(messages)
         .writeStream.format("rocketmq")
         .options(nameServer=given.target, topic=given.copy, ordering="key")
+        .options(**dict(given.target_option))
         .option("checkpointLocation", given.checkpoint)
-        .trigger(availableNow=True)
+        .trigger(**trigger)
         .start()
     )
-    query.awaitTermination()
-    print(f"{sum(progress['numInputRows'] for progress in query.recentProgress)} messages copied to {given.copy}")
-    spark.stop()
+
+
+def wait_for_end(query: StreamingQuery) -> None:
+    """Wait until the query ends, or stop it when SIGTERM arrives; raise the error of a query that failed."""
+    is_asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: is_asked.set())
+    while not is_asked.is_set() and not query.awaitTermination(1):
+        pass
+    query.stop()
+
+
+def main() -> None:
+    """Run the job; print how many messages it copied."""
+    given = make_parser().parse_args()
+    spark = SparkSession.builder.appName(f"mirror {given.topic}").getOrCreate()
+    on_databricks = "DATABRICKS_RUNTIME_VERSION" in os.environ
+    if on_databricks:  # Databricks does not look for installed packages, and ends its session itself.
+        register(spark)
+    query = start(spark, given)
+    wait_for_end(query)
+    rows = sum(progress["numInputRows"] for progress in query.recentProgress)
+    done = f"{rows} messages copied to {given.copy}"
+    print(f"stopped; {given.checkpoint} has the position" if given.every else done)
+    if not on_databricks:
+        spark.stop()
 
 
 if __name__ == "__main__":
