@@ -46,7 +46,7 @@ SPARK_ENV = JAVA_HOME="$$(tools/find_java.sh $(BIN)/python)" PYSPARK_PYTHON="$(C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-real test-real-ours test-real-java test-compat test-long mutants bench bench-quick bench-kafka bench-versus lint docs notebooks
+.PHONY: help demo test test-fast test-real test-real-ours test-real-java test-compat test-long mutants bench bench-quick bench-kafka bench-versus lint docs notebooks site
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -122,6 +122,9 @@ docs: $(VENV)/.has-test ## write the generated files
 
 notebooks: $(VENV)/.has-test ## run the notebooks and keep their outputs
 	@$(SPARK_ENV) $(BIN)/python tools/execute_notebooks.py
+
+site: $(VENV)/.has-docs ## build the guide site into build/site
+	@$(BIN)/python tools/build_site.py build/site
 
 $(BIN)/python:
 	@tools/make_venv.sh $(VENV) $(PYTHON)

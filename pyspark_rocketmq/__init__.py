@@ -6,6 +6,7 @@ for a data source, and takes `DefaultSource`. So the module stays light; heavy m
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from . import errors
@@ -19,8 +20,42 @@ __all__ = ["DefaultSource", "__version__", "errors", "register"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("DefaultSource", "register"):
+    if name == "DefaultSource":
+        return _find_source()
+    if name == "register":
+        _require_pyspark()
         from . import datasource
 
-        return datasource.RocketMQDataSource if name == "DefaultSource" else datasource.register
+        return datasource.register
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _find_source() -> Any:
+    """Return the data source; for PySpark 4.0, one that refuses every use."""
+    from .boundary.releases import find_refusing_source
+
+    if refusing := find_refusing_source():
+        return refusing
+    from . import datasource
+
+    return datasource.RocketMQDataSource
+
+
+def _require_pyspark() -> None:
+    from .boundary.releases import require_pyspark
+
+    require_pyspark()
+
+
+def _warn_of_old_pyspark(release: str) -> None:
+    """Warn if the program has imported a PySpark that is too old; clients without Spark work with it all the same."""
+    from .boundary.releases import describe_old_pyspark
+
+    if what := describe_old_pyspark(release):
+        import warnings
+
+        warnings.warn(what, RuntimeWarning, stacklevel=3)
+
+
+if "pyspark" in sys.modules:
+    _warn_of_old_pyspark(str(getattr(sys.modules["pyspark"], "__version__", "")))

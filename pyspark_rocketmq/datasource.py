@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -14,7 +15,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from .errors import OptionError
+from .boundary.arrival import travel_whole
+from .boundary.calls import runs_in_spark, spark_call
+from .errors import OptionError, RocketMQError
 from .options import WriterOptions, parse_reader_options, parse_writer_options, require_topics
 from .options.reader_options import ReaderOptions
 
@@ -27,15 +30,24 @@ __all__ = ["RocketMQDataSource", "register"]
 class RocketMQDataSource(DataSource):
     """The data source for Apache RocketMQ topics, as a stream or as a batch."""
 
+    @spark_call
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         parse_reader_options(options, stream=None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return travel_whole(self)
 
     @classmethod
     def name(cls) -> str:
         """Return `rocketmq`, the name that users pass to `format`."""
         return "rocketmq"
 
+    def place(self) -> str:
+        """Return the place of log lines about options."""
+        return "options"
+
+    @spark_call
     def schema(self) -> StructType:
         """Return the schema of the columns that the options choose."""
         from .source.schema import spark_schema
@@ -44,6 +56,7 @@ class RocketMQDataSource(DataSource):
         require_topics(options)
         return spark_schema(options.columns, options.content.properties_as_json)
 
+    @spark_call
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for `spark.read`."""
         from .source.batch import BatchReader
@@ -52,12 +65,27 @@ class RocketMQDataSource(DataSource):
         return BatchReader(self._options(schema, stream=False), columns_declared_nullable(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader for `spark.readStream`."""
+        """Return the reader for `spark.readStream`.
+
+        Spark's planner hides an error of this method behind an error of its own. So there the reader is returned all
+        the same, and its first call raises the error.
+        """
+        from .source.refused import RefusedStreamReader
+
+        try:
+            return self._make_stream_reader(schema)
+        except RocketMQError as error:
+            if not runs_in_spark():
+                raise
+            return RefusedStreamReader(error)
+
+    def _make_stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         from .source.schema import columns_declared_nullable
         from .source.stream import make_stream_reader
 
         return make_stream_reader(self._options(schema, stream=True), columns_declared_nullable(schema))
 
+    @spark_call
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer for `df.write`, for which the queues of its topic are listed."""
         from .sink.identity import new_batch
@@ -68,6 +96,7 @@ class RocketMQDataSource(DataSource):
         plan = make_plan(options, schema.names, options.batch or new_batch())
         return BatchWriter(freeze(plan))
 
+    @spark_call
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of one batch for `df.writeStream`."""
         from .sink.plan import make_plan
@@ -98,5 +127,34 @@ class RocketMQDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format `rocketmq` in a session that does not look for installed packages (Connect, Databricks)."""
+    """Register the format `rocketmq` in a session; raise `SparkSetupError` if its workers cannot run the source.
+
+    A session that looks for installed packages finds the format by itself; Connect and Databricks may not. If this
+    process has the session's driver, the Python that Spark starts for planners and workers is checked first.
+    """
+    from .boundary.worker_python import require_worker_python
+
+    if python := _worker_python(spark):
+        require_worker_python(python, () if _travels_by_value() else ("pyspark_rocketmq",))
     spark.dataSource.register(RocketMQDataSource)
+
+
+def _worker_python(spark: SparkSession) -> str | None:
+    """Return the Python that a session starts for planners and workers; None where that cannot be known here.
+
+    Over Spark Connect a server starts it; Databricks manages the Python of workers in a way of its own.
+    """
+    if "DATABRICKS_RUNTIME_VERSION" in os.environ:
+        return None
+    try:
+        return spark.sparkContext.pythonExec
+    except AttributeError:  # A session of Spark Connect has no context.
+        return None
+
+
+def _travels_by_value() -> bool:
+    """Return whether the user has chosen to send the package itself to Spark's processes."""
+    from pyspark import cloudpickle
+
+    pickler: Any = cloudpickle  # It has no types.
+    return "pyspark_rocketmq" in pickler.list_registry_pickle_by_value()

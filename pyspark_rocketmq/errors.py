@@ -11,6 +11,8 @@
     │                                  StaticTopicUnsupported, AddressNotAllowed
     ├─ BrokerError                     a response code that is not success; leaves in `broker_errors`
     ├─ GroupError                      GroupInUse, GroupReadTwice, LockRefused
+    ├─ SparkSetupError                 a PySpark or Python that Spark cannot run the source with
+    ├─ ExtraMissing                    packages of an extra that are not installed
     ├─ PlanTooLarge                    a batch of too many tasks
     ├─ NoPullApi                       a gRPC server without pulling
     ├─ DataLossError                   OffsetBeforeEarliest, OffsetBeyondEnd, OffsetWentBack, QueueVanished,
@@ -307,6 +309,18 @@ class LockRefused(GroupError):
 
     code = "LOCK_REFUSED"
     retriable = True
+
+
+class SparkSetupError(RocketMQError):
+    """A release of PySpark, or a Python of Spark's processes, with which the source cannot run."""
+
+    code = "SPARK_SETUP"
+
+
+class ExtraMissing(RocketMQError):
+    """Packages that a part of the library needs, and that are not installed."""
+
+    code = "EXTRA_MISSING"
 
 
 class PlanTooLarge(RocketMQError):

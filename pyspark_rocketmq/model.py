@@ -47,6 +47,13 @@ def is_light(queue: MessageQueue) -> bool:
     return queue.topic.startswith(LIGHT_TOPIC_PREFIX)
 
 
+class MessageModel(Enum):
+    """The members of a group that get a message: one of them (CLUSTERING), or all of them (BROADCASTING)."""
+
+    CLUSTERING = "CLUSTERING"
+    BROADCASTING = "BROADCASTING"
+
+
 class QueueRange(NamedTuple):
     """Offsets `[start, end)` of one queue."""
 

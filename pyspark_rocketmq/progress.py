@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
@@ -40,6 +40,8 @@ from .source.reports import PlannerStatus, parse_status
 __all__ = ["CommitListener", "Lag", "QueryPosition", "commit_offsets", "lag", "planner_status", "read_position"]
 
 _FLUSH_S = 5.0
+_Sources: TypeAlias = Sequence[Mapping[str, Any]]
+"""The sources of a progress event, as Spark's JSON has them."""
 
 
 def commit_offsets(query: StreamingQuery, options: Mapping[str, str]) -> None:
@@ -114,9 +116,13 @@ def lag(query: StreamingQuery, options: Mapping[str, str]) -> Lag:
         options: The options of the query's reader; name servers and credentials suffice.
     """
     progress = query.lastProgress
-    positions = _slowest(progress) if progress else {}
+    positions: dict[MessageQueue, int] = {}
+    missing: str | None = "the query has had no progress event yet"
+    if progress is not None:
+        sources = _sources(progress)
+        positions, missing = _slowest(sources), _why_missing(sources)
     cluster = open_cluster(parse_helper_options(options).cluster)
-    return measure_positions(cluster, positions, now_ms=time.time_ns() // 1_000_000, missing=_why_missing(progress))
+    return measure_positions(cluster, positions, now_ms=time.time_ns() // 1_000_000, missing=missing)
 
 
 def planner_status(query: StreamingQuery) -> list[PlannerStatus]:
@@ -125,7 +131,7 @@ def planner_status(query: StreamingQuery) -> list[PlannerStatus]:
     The list is empty before the query's first progress event, and with PySpark before 4.2.
     """
     progress = query.lastProgress
-    return _statuses(progress) if progress else []
+    return _statuses(_sources(progress)) if progress else []
 
 
 class HasJson(Protocol):
@@ -149,21 +155,31 @@ class QueryPosition(NamedTuple):
 
 def read_position(progress: HasJson) -> QueryPosition | None:
     """Return the position of a query after the batch of a progress event; None if it has no RocketMQ source."""
-    if not any(map(_is_ours, _offsets(progress, "endOffset"))):
+    sources = _sources(progress)
+    if not any(map(_is_ours, _offsets(sources, "endOffset"))):
         return None
-    return QueryPosition(_slowest(progress), _why_missing(progress), _statuses(progress))
+    return QueryPosition(_slowest(sources), _why_missing(sources), _statuses(sources))
 
 
-def _slowest(progress: HasJson) -> dict[MessageQueue, int]:
+def _sources(progress: HasJson) -> _Sources:
+    """Return the sources of a progress event.
+
+    They are read from its JSON, because before PySpark 4.2 the attributes of sources hold Python's text of an offset.
+    """
+    sources: _Sources = json.loads(progress.json)["sources"]
+    return sources
+
+
+def _slowest(sources: _Sources) -> dict[MessageQueue, int]:
     """Return the position in each queue; of several sources that read the same one, that of the slowest."""
     slowest: dict[MessageQueue, int] = {}
-    for each in _positions(progress):
+    for each in _positions(sources):
         slowest |= {queue: min(offset, slowest.get(queue, offset)) for queue, offset in each.next.items()}
     return slowest
 
 
-def _statuses(progress: HasJson) -> list[PlannerStatus]:
-    return [status for each in _offsets(progress, "latestOffset") if (status := parse_status(each))]
+def _statuses(sources: _Sources) -> list[PlannerStatus]:
+    return [status for each in _offsets(sources, "latestOffset") if (status := parse_status(each))]
 
 
 def _make_writer(settings: HelperOptions, group: str) -> OffsetWriter:
@@ -173,23 +189,21 @@ def _make_writer(settings: HelperOptions, group: str) -> OffsetWriter:
 
 def _finished(progress: HasJson, group: str) -> dict[MessageQueue, int] | None:
     """Return the positions of all sources that commit for `group`, from a progress event; None if no source does."""
-    found = [position for position in _positions(progress) if position.group == group]
+    found = [position for position in _positions(_sources(progress)) if position.group == group]
     return {queue: offset for each in found for queue, offset in each.next.items()} if found else None
 
 
-def _positions(progress: HasJson) -> Iterable[Position]:
-    """Yield the position of each RocketMQ source in a progress event; skip sources with offsets of another form."""
-    for end in _offsets(progress, "endOffset"):
+def _positions(sources: _Sources) -> Iterable[Position]:
+    """Yield the position of each RocketMQ source; skip sources with offsets of another form."""
+    for end in _offsets(sources, "endOffset"):
         with suppress(OptionError):
             if (position := parse_position(end)) is not None:
                 yield position
 
 
-def _why_missing(progress: HasJson | None) -> str | None:
+def _why_missing(sources: _Sources) -> str | None:
     """Return why the positions of a query are not complete; None if they are."""
-    if progress is None:
-        return "the query has had no progress event yet"
-    ours = list(filter(_is_ours, _offsets(progress, "endOffset")))
+    ours = list(filter(_is_ours, _offsets(sources, "endOffset")))
     for end in ours:
         try:
             if parse_position(end) is None:
@@ -210,11 +224,10 @@ def _is_ours(offset: dict[str, Any] | str) -> bool:
     return isinstance(value, dict) and ({"next", "version"} <= value.keys() or value.keys() == SENTINEL.keys())
 
 
-def _offsets(progress: HasJson, name: str) -> Iterable[dict[str, Any] | str]:
-    """Yield the offset called `name`, such as `endOffset`, of each source that has one in a progress event.
+def _offsets(sources: _Sources, name: str) -> Iterable[dict[str, Any] | str]:
+    """Yield the offset called `name`, such as `endOffset`, of each source that has one.
 
-    An offset is an object or, over Spark Connect, its JSON text. Offsets are read from the JSON of the event, because
-    before PySpark 4.2 the attributes of sources hold Python's text of the object.
+    An offset is an object or, over Spark Connect, its JSON text.
     """
-    offsets = (source.get(name) for source in json.loads(progress.json)["sources"])
+    offsets = (source.get(name) for source in sources)
     return (offset for offset in offsets if isinstance(offset, dict | str))

@@ -19,36 +19,46 @@ from tools.generated import keep  # noqa: E402  # the script runs from a plain c
 
 SOURCE = ROOT / "docs" / "troubleshooting.md"
 TARGET = ROOT / "pyspark_rocketmq" / "cli" / "explanations.json"
-_CODE = re.compile(r"`([A-Z][A-Z_]+)`(?: \((\d+)\))?")
+_ENTRY = re.compile(
+    r"\A`([A-Z][A-Z_]+)`\n\n"
+    r"(?:Response code (\d+)\. (.+?)\n\n)?"
+    r"(.+)\n\n"
+    r"- \*\*Look at:\*\* (.+)\n"
+    r"- \*\*Do:\*\* (.+)\Z",
+    re.DOTALL,
+)
+"""The parts of an entry: code, response code and whether it is repeated, meaning, what to look at, what to do."""
+_IS_RETRIED = {"Repeated automatically.": True, "Not repeated.": False, None: None}
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
 
 def explanations(page: str) -> Iterator[dict[str, Any]]:
-    """Yield the explanation of each code in the tables of the troubleshooting page."""
+    """Yield the explanation of each code, which has a heading of the third level; raise if one has another form."""
     for section in page.split("\n## ")[1:]:
-        area, _, text = section.partition("\n")
-        for line in text.splitlines():
-            cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
-            if line.startswith("| `") and (codes := _CODE.findall(cells[0])):
-                yield from (explanation(area, code, number, cells) for code, number in codes)
+        area, *entries = section.split("\n### ")
+        yield from (explanation(area.partition("\n")[0], entry.strip()) for entry in entries)
 
 
-def explanation(area: str, code: str, number: str, cells: list[str]) -> dict[str, Any]:
-    """Return the explanation of one code, from the cells of its row."""
-    has_retries = len(cells) == 4
+def explanation(area: str, entry: str) -> dict[str, Any]:
+    """Return the explanation in the text below one heading."""
+    if not (found := _ENTRY.match(entry)):
+        raise SystemExit(f"{SOURCE.name}: the entry {entry.partition(chr(10))[0]} lacks a meaning, *Look at* or *Do*")
+    code, number, repeated, means, look, do = found.groups()
     return {
         "code": code,
         "response_code": int(number) if number else None,
         "area": area,
-        "means": plain(cells[1]),
-        "do": plain(cells[-1]),
-        "is_retried": cells[2] == "yes" if has_retries else None,
+        "means": plain(means),
+        "look_at": plain(look),
+        "do": plain(do),
+        "is_retried": _IS_RETRIED[repeated],
+        "page": f"{SOURCE.relative_to(ROOT)}#{code.lower()}",
     }
 
 
 def plain(text: str) -> str:
-    """Return a cell's text without the marks of Markdown; a link is replaced by its words."""
-    return _LINK.sub(r"\1", text).replace("`", "").replace("\\|", "|")
+    """Return a text on one line, without the marks of Markdown; a link is replaced by its words."""
+    return " ".join(_LINK.sub(r"\1", text).replace("`", "").replace("*", "").split())
 
 
 def write() -> str:

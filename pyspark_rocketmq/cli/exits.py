@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from ..errors import DataLossError, OptionError, RemoteProtocolError, RocketMQError, TransportError
 
-__all__ = ["MEANINGS", "Exit", "ExtraMissing", "NotFound", "WrongServer", "exit_of"]
+__all__ = ["MEANINGS", "Exit", "NotFound", "WrongServer", "exit_of"]
 
 
 class NotFound(RocketMQError):
@@ -19,12 +19,6 @@ class WrongServer(RocketMQError):
     """A server that is no name server, at the address of one."""
 
     code = "WRONG_SERVER"
-
-
-class ExtraMissing(RocketMQError):
-    """Packages that the command line needs, and that are not installed."""
-
-    code = "EXTRA_MISSING"
 
 
 class Exit(IntEnum):

@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from io import StringIO
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import RocketMQError
-from .exits import Exit, ExtraMissing, exit_of
+from ..errors import ExtraMissing, RocketMQError
+from .exits import Exit, exit_of
 from .screen import Screen, writing
 
 if TYPE_CHECKING:

@@ -105,7 +105,7 @@ def _warn_of_clocks(
     cluster: Cluster, queues: Collection[MessageQueue], now_ms: int, warn: Callable[[str], None]
 ) -> None:
     """Warn of brokers whose clock differs from the one here; `now_ms` is the time now."""
-    from ..cluster.clocks import skew_ms
+    from ..cluster.clocks import describe_skew, skew_ms
     from .moving import find_brokers
 
     began_s = time.monotonic()
@@ -114,10 +114,9 @@ def _warn_of_clocks(
     found = cluster.survey.fetch_master_infos(brokers)
     answered_ms = now_ms + int(1000 * (time.monotonic() - began_s))
     for name, figures in found.items():
-        skew_s = 0 if isinstance(figures, RocketMQError) else (skew_ms(figures, now_ms, answered_ms) or 0) / 1000
-        if abs(skew_s) > _SKEW_S:
-            side = "ahead of" if skew_s > 0 else "behind"
-            warn(f"the clock of {name} is {abs(skew_s):.0f} s {side} the one here; times of messages are by it")
+        skew = 0 if isinstance(figures, RocketMQError) else skew_ms(figures, now_ms, answered_ms) or 0
+        if difference := describe_skew(skew):
+            warn(f"the clock of {name} is {difference}; times of messages are by it")
 
 
 def resolve_time(

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from ..allocation.choice import AllocationSettings
 from ..allocation.strategy_names import parse_strategy
+from ..model import MessageModel
 from ..pull.process_queue import FlowLimits
 from ..pull.settings import Subscription
 from ..wire.compression import Compression
@@ -39,13 +40,6 @@ __all__ = [
 
 _BROKERS_CHOICE = -1
 _FOR_EVER = 2**31 - 1
-
-
-class MessageModel(Enum):
-    """The members of a group that get a message: one of them (CLUSTERING), or all of them (BROADCASTING)."""
-
-    CLUSTERING = "CLUSTERING"
-    BROADCASTING = "BROADCASTING"
 
 
 class ConsumeFrom(Enum):

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 
 from .survey import number_in
 
-__all__ = ["broker_time_ms", "skew_ms", "uptime_s"]
+__all__ = ["broker_time_ms", "describe_skew", "skew_ms", "uptime_s"]
+
+_TOLERANCE_MS = 5000
+"""Differences between clocks up to this one are not worth a word; brokers report their time to the second."""
 
 _UPTIME = re.compile(
     r"\[ ([0-9]{1,9}) days, ([0-9]{1,9}) hours, ([0-9]{1,9}) minutes, ([0-9]{1,9}) seconds \]"
@@ -43,3 +46,10 @@ def skew_ms(figures: Mapping[str, str], asked_ms: int, answered_ms: int) -> int 
         return None
     least, most = there_ms - answered_ms, there_ms + 999 - asked_ms
     return 0 if least <= 0 <= most else (least + most) // 2
+
+
+def describe_skew(skew_ms: int) -> str | None:
+    """Return how far a clock is from the one here, in words; None if the difference does not matter."""
+    if abs(skew_ms) <= _TOLERANCE_MS:
+        return None
+    return f"{abs(skew_ms) / 1000:.0f} s {'ahead of' if skew_ms > 0 else 'behind'} the one here"

@@ -11,40 +11,64 @@ cluster.survey.fetch_brokers()                       # all brokers at once, with
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 from ..net.pool import SharedPool, pool_for
 from ..net.threaded import Handler
-from .admin import Admin
 from .broker import Brokers
 from .groups import Groups
 from .links import InlineLinks, Links, SharedLinks
-from .messages import Messages
 from .nameserver import NameServers
 from .queue_offsets import Offsets
 from .route_table import RouteTable
 from .servers import Servers
 from .settings import ClusterSettings
-from .survey import Survey
 from .writable import WritableQueues
+
+if TYPE_CHECKING:
+    from .admin import Admin
+    from .messages import Messages
+    from .survey import Survey
 
 
 class Cluster:
-    """All name servers and brokers of a cluster, used with one set of settings."""
+    """All name servers and brokers of a cluster, used with one set of settings.
+
+    Parts that planning and reading hardly need are imported at their first use, since each query starts new processes.
+    """
 
     def __init__(self, settings: ClusterSettings, links: Links) -> None:
         self.settings = settings
         self._links = links
-        servers = Servers(settings, links)
+        self._servers = servers = Servers(settings, links)
         self.name_servers = NameServers(servers)
         self.routes = RouteTable(self.name_servers.fetch_route, settings.route_max_age_s)
         self.writable = WritableQueues(self.routes)
         self.brokers = Brokers(servers, self.routes)
         self.offsets = Offsets(self.brokers)
         self.groups = Groups(self.brokers)
-        self.messages = Messages(self.brokers)
-        self.admin = Admin(self.brokers, self.name_servers)
-        self.survey = Survey(servers, self.name_servers)
+
+    @cached_property
+    def messages(self) -> Messages:
+        """Single messages."""
+        from .messages import Messages
+
+        return Messages(self.brokers)
+
+    @cached_property
+    def admin(self) -> Admin:
+        """Topics, groups and settings."""
+        from .admin import Admin
+
+        return Admin(self.brokers, self.name_servers)
+
+    @cached_property
+    def survey(self) -> Survey:
+        """All brokers at once, with the errors of those that fail."""
+        from .survey import Survey
+
+        return Survey(self._servers, self.name_servers)
 
     def __repr__(self) -> str:
         return f"<Cluster {self.name_servers!r}, {self.routes!r}>"

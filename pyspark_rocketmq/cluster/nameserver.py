@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from ..broker_errors import QueryNotFound, TopicNotExist
-from ..errors import RocketMQError, TopicNotFound, TopicUnconfirmed, located
+from ..errors import UNKNOWN_TOPIC, RocketMQError, TopicNotFound, TopicUnconfirmed, located
 from ..net.deadline import Deadline
 from ..wire.bodies import ClusterInfo, KVTable, TopicList, TopicRouteData
 from ..wire.commands import (
@@ -51,7 +51,13 @@ class NameServers:
     def fetch_route(self, topic: str, deadline: Deadline | None = None, *, once: bool = False) -> Route:
         """Return the route of a topic; with `once` every name server gets the request at most once."""
         ask = self._ask_around if once else self._ask
-        reply = ask(GetRouteInfoRequestHeader(topic=topic), deadline)
+        try:
+            reply = ask(GetRouteInfoRequestHeader(topic=topic), deadline)
+        except UNKNOWN_TOPIC as error:
+            sought = self._servers.settings.namespace.wrap(topic)
+            if sought != topic:
+                error.what += f"; because of the namespace it was sought as {sought}"
+            raise
         with located(reply.request.where()):
             return make_route(topic, reply.body(TopicRouteData), self._servers.settings.address_map)
 

@@ -1,8 +1,9 @@
 """Define every column that a reader can ask for, in one table.
 
-An entry holds the name of a column, its type, and a function that reads its value. The function takes a `rows.Row` (one
-message) or a `bulk.PlainRows` (thousands of messages), which have the same attributes and methods. The schemas of Arrow
-and Spark are made from the table. Option parsing uses it too, so this module does not import Arrow.
+An entry holds the name of a column, its type, its meaning, and a function that reads its value. The function takes a
+`rows.Row` (one message) or a `bulk.PlainRows` (thousands of messages), which have the same attributes and methods. The
+schemas of Arrow and Spark are made from the table, and so is the page for users (docs/reference/columns.md). Option
+parsing uses it too, so this module does not import Arrow.
 """
 
 from __future__ import annotations
@@ -55,15 +56,20 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column that can be requested: its name and type, and how its value is read from a message."""
+    """One column that can be requested: its name, type and meaning, and how its value is read from a message."""
 
     name: str
     type: ColumnType
+    meaning: str
+    """The meaning of the value, for the page for users."""
     read: Callable[[Any], Any]
     """Function that returns the column's value for a `Row`, or its Arrow array for `PlainRows`."""
     part: Part | None = None
     """Part of the message that must be read for this column; None for a column of fixed fields."""
     nullable: bool = True
+    """Whether the schema allows nulls."""
+    null: str = "never"
+    """The cases in which the value is null, for the page for users."""
 
 
 class Layout(Enum):
@@ -93,45 +99,153 @@ def _host(field: str) -> Callable[[Any], Any]:
 _STRING, _INT, _BIGINT = ColumnType.STRING, ColumnType.INT, ColumnType.BIGINT
 _BINARY, _TIMESTAMP = ColumnType.BINARY, ColumnType.TIMESTAMP
 _PROPERTIES, _BODY = Part.PROPERTIES, Part.BODY
-_TOPIC = Column("topic", _STRING, attrgetter("topic"), nullable=False)
+_INNER = "for a message of an inner batch"
+_UNREADABLE = "with `mode=PERMISSIVE`, where the properties cannot be read"
+_NO_BODY = "with `mode=PERMISSIVE`, where the body cannot be unpacked or `checkCrc` finds another CRC"
+_STRANGE_TIME = "for a time before the year 1 or after 9999, which only wrong clocks give"
+_TOPIC = Column("topic", _STRING, "The topic, without a `namespace`.", attrgetter("topic"), nullable=False)
 
 _ROCKETMQ_DEFAULT = (
     _TOPIC,
-    Column("brokerName", _STRING, attrgetter("broker_name"), nullable=False),
-    Column("queueId", _INT, attrgetter("queue_id"), nullable=False),
-    Column("queueOffset", _BIGINT, attrgetter("position"), nullable=False),
-    Column("tags", _STRING, _property("TAGS"), _PROPERTIES),
-    Column("keys", _STRING, _property("KEYS"), _PROPERTIES),
-    Column("body", _BINARY, attrgetter("body"), _BODY),
-    Column("properties", ColumnType.MAP, attrgetter("shown_properties"), _PROPERTIES),
-    Column("msgId", _STRING, attrgetter("message_id"), _PROPERTIES),
-    Column("bornTimestamp", _TIMESTAMP, _time("born_timestamp")),
-    Column("storeTimestamp", _TIMESTAMP, _time("store_timestamp")),
-    Column("reconsumeTimes", _INT, _number("reconsume_times")),
-    Column("flag", _INT, _number("flag")),
-    Column("commitLogOffset", _BIGINT, attrgetter("log_offset")),
+    Column("brokerName", _STRING, "The broker that has the queue.", attrgetter("broker_name"), nullable=False),
+    Column(
+        "queueId",
+        _INT,
+        "The queue's number at its broker. Every broker counts from 0.",
+        attrgetter("queue_id"),
+        nullable=False,
+    ),
+    Column(
+        "queueOffset",
+        _BIGINT,
+        "The message's position in its queue. It makes a row unique, together with the three columns before it.",
+        attrgetter("position"),
+        nullable=False,
+    ),
+    Column("tags", _STRING, "The tag.", _property("TAGS"), _PROPERTIES, null="without a tag"),
+    Column(
+        "keys",
+        _STRING,
+        "The keys to look the message up by, with spaces between them.",
+        _property("KEYS"),
+        _PROPERTIES,
+        null="without keys",
+    ),
+    Column("body", _BINARY, "The body, unpacked.", attrgetter("body"), _BODY, null=_NO_BODY),
+    Column(
+        "properties",
+        ColumnType.MAP,
+        "The user's properties; with `includeSystemProperties` RocketMQ's own, too. Empty if there are none.",
+        attrgetter("shown_properties"),
+        _PROPERTIES,
+        null=_UNREADABLE,
+    ),
+    Column(
+        "msgId",
+        _STRING,
+        "The id that the producer gave the message, else `offsetMsgId`. A message that is sent again keeps it.",
+        attrgetter("message_id"),
+        _PROPERTIES,
+        null=f"without an id of the producer, {_INNER}",
+    ),
+    Column(
+        "bornTimestamp",
+        _TIMESTAMP,
+        "When the producer made the message, by its clock, to the millisecond.",
+        _time("born_timestamp"),
+        null=_STRANGE_TIME,
+    ),
+    Column(
+        "storeTimestamp",
+        _TIMESTAMP,
+        "When the broker stored the message, by its clock, to the millisecond.",
+        _time("store_timestamp"),
+        null=_STRANGE_TIME,
+    ),
+    Column(
+        "reconsumeTimes",
+        _INT,
+        "How often the message was delivered again; 0 at first.",
+        _number("reconsume_times"),
+    ),
+    Column("flag", _INT, "A number of the producer's; brokers do not read it.", _number("flag")),
+    Column(
+        "commitLogOffset",
+        _BIGINT,
+        "Where the message lies in its broker's log, in bytes. `send_back` needs it.",
+        attrgetter("log_offset"),
+        null=_INNER,
+    ),
 )
 _ROCKETMQ_MORE = (
-    Column("offsetMsgId", _STRING, attrgetter("offset_message_id")),
-    Column("storedQueueOffset", _BIGINT, _number("queue_offset")),
-    Column("originTopic", _STRING, attrgetter("origin_topic"), _PROPERTIES),
-    Column("originMsgId", _STRING, _property("ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_MESSAGE_ID"), _PROPERTIES),
-    Column("shardingKey", _STRING, _property("__SHARDINGKEY"), _PROPERTIES),
-    Column("bornHost", _STRING, _host("born_host")),
-    Column("storeHost", _STRING, _host("store_host")),
-    Column("sysFlag", _INT, _number("sys_flag")),
-    Column("storeSize", _INT, _number("total_size")),
-    Column("bodyCrc", _INT, _number("body_crc")),
+    Column(
+        "offsetMsgId",
+        _STRING,
+        "The broker's id of the message: its address and `commitLogOffset`.",
+        attrgetter("offset_message_id"),
+        null=_INNER,
+    ),
+    Column(
+        "storedQueueOffset",
+        _BIGINT,
+        "The offset that the broker wrote into the message. It is `queueOffset`, but for rare damage.",
+        _number("queue_offset"),
+    ),
+    Column(
+        "originTopic",
+        _STRING,
+        "Of a retried message or dead letter, the topic that it was first sent to; else `topic`.",
+        attrgetter("origin_topic"),
+        _PROPERTIES,
+    ),
+    Column(
+        "originMsgId",
+        _STRING,
+        "Of a retried message or dead letter, the broker's id of the first message.",
+        _property("ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_MESSAGE_ID"),
+        _PROPERTIES,
+        null="for other messages",
+    ),
+    Column(
+        "shardingKey",
+        _STRING,
+        "The key by which the producer chose the queue.",
+        _property("__SHARDINGKEY"),
+        _PROPERTIES,
+        null="if the producer stored none",
+    ),
+    Column("bornHost", _STRING, "The producer's address, as `ip:port`.", _host("born_host")),
+    Column("storeHost", _STRING, "The broker's address, as it wrote it into the message.", _host("store_host")),
+    Column("sysFlag", _INT, "RocketMQ's bits: compression, transaction, kind of addresses.", _number("sys_flag")),
+    Column(
+        "storeSize",
+        _INT,
+        "Bytes of the stored record; of a message of an inner batch, those of the batch.",
+        _number("total_size"),
+    ),
+    Column("bodyCrc", _INT, "The CRC of the body as it is stored.", _number("body_crc")),
 )
 _KAFKA = (
-    Column("key", _BINARY, attrgetter("key"), _PROPERTIES),
-    Column("value", _BINARY, attrgetter("body"), _BODY),
+    Column("key", _BINARY, "`keys` as bytes.", attrgetter("key"), _PROPERTIES, null="without keys"),
+    Column("value", _BINARY, "The same as `body`.", attrgetter("body"), _BODY, null=_NO_BODY),
     _TOPIC,
-    Column("partition", _INT, attrgetter("queue_id")),
-    Column("offset", _BIGINT, attrgetter("position")),
-    Column("timestamp", _TIMESTAMP, _time("store_timestamp")),
-    Column("timestampType", _INT, attrgetter("timestamp_type")),
-    Column("headers", ColumnType.HEADERS, attrgetter("headers"), _PROPERTIES),
+    Column(
+        "partition",
+        _INT,
+        "The same as `queueId`. It repeats on every broker: `columns` can add `brokerName`.",
+        attrgetter("queue_id"),
+    ),
+    Column("offset", _BIGINT, "The same as `queueOffset`.", attrgetter("position")),
+    Column("timestamp", _TIMESTAMP, "The same as `storeTimestamp`.", _time("store_timestamp"), null=_STRANGE_TIME),
+    Column("timestampType", _INT, "1, Kafka's *LogAppendTime*.", attrgetter("timestamp_type")),
+    Column(
+        "headers",
+        ColumnType.HEADERS,
+        "The same as `properties`, as Kafka has headers.",
+        attrgetter("headers"),
+        _PROPERTIES,
+        null=_UNREADABLE,
+    ),
 )
 
 COLUMNS: dict[str, Column] = {c.name: c for c in (*_KAFKA, *_ROCKETMQ_DEFAULT, *_ROCKETMQ_MORE)}

@@ -94,57 +94,73 @@ _MILLISECONDS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 10**6)
 
 
 class ColumnRule(NamedTuple):
-    """The types that a column may have (in words, and as a test function), its meaning, and its other name, if any."""
+    """The rule of one column: its types, in words and as a test function, and what its values and nulls mean."""
 
     wanted: str
     accepts: Callable[[pa.DataType], bool]
     meaning: str
+    null: str
+    """The meaning of a null, for the page for users."""
     alias: str | None = None
+    """The column's other name."""
 
 
+_ERROR = "the row cannot be sent"
 COLUMNS: Mapping[str, ColumnRule] = {
     "body": ColumnRule(
         "BINARY or STRING",
         _is_text_or_bytes,
-        "The message's body, required. A null or empty one cannot be sent.",
+        "The message's body, required. An empty one cannot be sent.",
+        _ERROR,
         "value",
     ),
-    "topic": ColumnRule("STRING", _is_text, "The topic of each row, if the option `topic` is not given."),
-    "tags": ColumnRule("STRING", _is_text, "One tag, without `|`."),
+    "topic": ColumnRule("STRING", _is_text, "The topic of each row, if the option `topic` is not given.", _ERROR),
+    "tags": ColumnRule("STRING", _is_text, "One tag, without `|`.", "no tag"),
     "keys": ColumnRule(
         "STRING, BINARY or ARRAY<STRING>",
         _are_keys,
         "Keys to look messages up by, with spaces between them. With `ordering=key` a column named `key` is the "
         "sharding key, too.",
+        "no keys; in an array it is left out",
         "key",
     ),
     "properties": ColumnRule(
         "MAP<STRING, STRING> or ARRAY<STRUCT<key: STRING, value: BINARY>>",
         _are_properties,
-        "Properties of the user's; null values are left out. Blank names and values, control characters 1 and 2, and "
-        "names of RocketMQ's own cannot be sent, nor more than 32767 bytes of properties.",
+        "Properties of the user's. Blank names and values, control characters 1 and 2, and names of RocketMQ's own "
+        "cannot be sent, nor more than 32767 bytes of properties.",
+        "no properties; as a value it is left out",
         "headers",
     ),
-    "shardingKey": ColumnRule("STRING", _is_text, "Selects the queue; see `queueSelector` and `ordering`."),
+    "shardingKey": ColumnRule(
+        "STRING", _is_text, "Selects the queue; see `queueSelector` and `ordering`.", "no key: any queue"
+    ),
     "queueId": ColumnRule(
         "INT",
         types.is_int32,
-        "The queue, which must be writable; null: any. With `brokerName` if several brokers have the topic.",
+        "The queue, which must be writable. With `brokerName` if several brokers have the topic.",
+        "the key's queue, without a key any",
         "partition",
     ),
-    "brokerName": ColumnRule("STRING", _is_text, "The broker of the queue."),
-    "delayTimeLevel": ColumnRule("INT", types.is_int32, "Delay level 1 to 18 of the broker; null or 0: no delay."),
+    "brokerName": ColumnRule(
+        "STRING", _is_text, "The broker of the queue; not without `queueId`.", "the only broker of the topic"
+    ),
+    "delayTimeLevel": ColumnRule(
+        "INT", types.is_int32, "Delay level 1 to 18 of the broker; 0 is no delay.", "no delay"
+    ),
     "deliverTimeMs": ColumnRule(
         "BIGINT (milliseconds) or TIMESTAMP",
         _is_time,
         "Time before which the message is not delivered; not together with a delay level. Brokers from 5.0 on.",
+        "no delay",
     ),
-    "flag": ColumnRule("INT", types.is_int32, "The message's flag."),
+    "flag": ColumnRule("INT", types.is_int32, "The message's flag.", "0"),
     "rowId": ColumnRule(
         "STRING",
         _is_text,
         "Identifies the row within its batch: makes its message id the same when a replay has the rows in another "
         "order.",
+        "the row is known by its place and content",
     ),
 }
 """All columns that a DataFrame to write may have, by name."""

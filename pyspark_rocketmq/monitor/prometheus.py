@@ -10,20 +10,25 @@ All samples come from the last reports, so the series of a query end with it.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
-from prometheus_client.registry import Collector
-
-from ..errors import OptionError
+from ..errors import ExtraMissing, OptionError
 from ..lag.figures import QueueLag, TotalLag
 from ..model import Finding
 from ..source.reports import PlannerStatus
 from .listener import LagListener
 from .reports import QueryReport
+
+try:
+    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+    from prometheus_client.registry import Collector
+except ModuleNotFoundError as missing:
+    what = f"metrics need {missing.name}, not installed for {sys.executable}"
+    raise ExtraMissing(what, advice="run pip install 'pyspark-rocketmq[monitor]'") from None
 
 __all__ = ["LagCollector", "MetricsServer", "serve_metrics"]
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from ..allocation import AllocationSettings
-from ..client.settings import MessageModel
 from ..cluster.credentials_file import CredentialsFile
 from ..cluster.names import READER_GROUP, Namespace
 from ..cluster.routes import AddressMap
@@ -14,7 +13,7 @@ from ..cluster.settings import ClusterSettings
 from ..cluster.signing import Credentials
 from ..decode.columns import MOST_BODY_BYTES, Content, default_columns
 from ..encode.settings import EncodeSettings
-from ..model import retry_topic
+from ..model import MessageModel, retry_topic
 from ..net.backoff import Backoff
 from ..net.settings import NetSettings, TlsSettings
 from ..offsets.requested import EndSettings, Keyword, StartSettings

@@ -8,16 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..decode.columns import COLUMNS, Layout, default_columns
-from ..encode.columns import COLUMNS as WRITTEN_COLUMNS
 from .conflicts import RULES
 from .option import USES, Option, Section
 from .refused import REFUSED, TRANSLATED
-from .table import SECTIONS, planned
+from .table import FIRST, SECTIONS, planned
 
-__all__ = ["render_page"]
+__all__ = ["render_page", "table"]
 
 _HEAD = """# Options of `format("rocketmq")`
+
+Ten options are enough for most jobs. The others follow by task, then what is refused; what does not go together comes
+last. [Columns](reference/columns.md) and the [JSON of offsets](reference/offsets-json.md) have pages of their own.
+"""
+
+_TEXT = """## How options are written
 
 Names are read in upper or lower case. Names marked ° are properties of RocketMQ's own client and are also accepted as
 `rocketmq.<name>`. A name and its alias may both be given if they mean the same. No option is ignored silently: a value
@@ -25,7 +29,7 @@ that is not accepted, a name that looks like a typing error, an option of anothe
 other are errors; other unknown names are logged as a warning (see `strictOptions`). The value of an option outranks the
 environment (`NAMESRV_ADDR`), which outranks the default.
 
-## Values
+### Values
 
 | Kind | Accepted |
 | --- | --- |
@@ -36,28 +40,46 @@ environment (`NAMESRV_ADDR`), which outranks the default.
 | time | milliseconds since 1970; ISO-8601 with a zone: `2026-01-31T00:00:00Z`; a time ago: `-2h` |
 | JSON | standard JSON without duplicate keys |
 
-Errors open with a code: `OPTION_VALUE`, `OPTION_MISSING`, `OPTION_CONFLICT`, `OPTION_SCOPE`, `OPTION_UNKNOWN` or
-`OPTION_REFUSED`. Values of secret options are shown as `***`.
+Errors open with a code: [`OPTION_VALUE`](troubleshooting.md#option_value),
+[`OPTION_MISSING`](troubleshooting.md#option_missing), [`OPTION_CONFLICT`](troubleshooting.md#option_conflict),
+[`OPTION_SCOPE`](troubleshooting.md#option_scope), [`OPTION_UNKNOWN`](troubleshooting.md#option_unknown) or
+[`OPTION_REFUSED`](troubleshooting.md#option_refused). Values of secret options are shown as `***`.
+"""
+
+_COLUMNS = """### Columns of reads
+
+The option `columns` takes [these](reference/columns.md#columns-of-reads); the page has their types, meanings and nulls.
+
+### Columns of writes
+
+A DataFrame to write may have [these](reference/columns.md#columns-of-writes) columns and no others.
 """
 
 
 def render_page() -> str:
-    """Return the whole page in Markdown."""
-    sections = [_render_section(each) for each in SECTIONS if each is not planned.SECTION]
-    columns = [_render_columns(), _render_written_columns()]
-    parts = [_render_uses(), *sections, *columns, _render_rules(), _render_planned(), _render_refused()]
+    """Return the whole page in Markdown: the first options, the others by task, refusals, and conflicts last."""
+    tasks = [_render_task(each) for each in SECTIONS if each is not planned.SECTION]
+    others = "## The others, by task\n"
+    parts = [_render_first(), _TEXT, others, *tasks, _COLUMNS, _render_planned(), _render_refused(), _render_rules()]
     return "\n".join([_HEAD, *parts])
 
 
-def _render_uses() -> str:
+def _render_first() -> str:
+    """Return the section with the options that most jobs set."""
     uses = ", ".join(f"{letter} {words}" for letter, words in USES.items())
-    return f"The column *Use* of the tables below names the uses of an option: {uses}.\n"
+    use = f"The column *Use* of the tables names the uses of an option: {uses}."
+    return f"## Ten options that most jobs set\n\n{use}\n\n{_render_options(FIRST)}"
 
 
-def _render_section(section: Section) -> str:
-    """Return one section of the page: its title, and a table of its options."""
-    head = ("Option", "Aliases", "Use", "Accepted", "Default", "Meaning")
-    return f"## {section.title}\n\n{_table(head, map(_describe, section.options))}"
+def _render_task(section: Section) -> str:
+    """Return one section of the page: its title, and a table of its options that are not among the first ones."""
+    first = ", ".join(_name(each) for each in section.options if each in FIRST)
+    above = f"Above, among the [ten](#ten-options-that-most-jobs-set): {first}.\n\n" if first else ""
+    return f"### {section.title}\n\n{above}{_render_options(each for each in section.options if each not in FIRST)}"
+
+
+def _render_options(options: Iterable[Option[Any]]) -> str:
+    return table(("Option", "Aliases", "Use", "Accepted", "Default", "Meaning"), map(_describe, options))
 
 
 def _describe(option: Option[Any]) -> tuple[str, ...]:
@@ -69,51 +91,17 @@ def _name(option: Option[Any]) -> str:
     return f"`{option.name}`{'°' if option.native else ''}"
 
 
-def _render_columns() -> str:
-    """Return the table of all columns, with the layouts that have them by default."""
-    head = """## Columns of reads
-
-The option `columns` takes any of these. *Default in* names the layouts that have a column if `columns` is not given;
-`headers` is in `kafka` only with `includeHeaders`. `properties` is a STRING with `propertiesFormat=json`.
-
-"""
-    rows = (
-        (f"`{name}`", f"`{column.type.value}`", "yes" if column.nullable else "no", ", ".join(_layouts_with(name)))
-        for name, column in COLUMNS.items()
-    )
-    return head + _table(("Column", "Type", "Nullable", "Default in"), rows)
-
-
-def _render_written_columns() -> str:
-    """Return the table of all columns that a DataFrame to write may have."""
-    head = """## Columns of writes
-
-A DataFrame to write has `body`, and `topic` unless the option of that name is given. A column that is not listed here,
-or that has another type, is an error.
-
-"""
-    rows = (
-        (f"`{name}`", f"`{rule.alias}`" if rule.alias else "", rule.wanted, rule.meaning)
-        for name, rule in WRITTEN_COLUMNS.items()
-    )
-    return head + _table(("Column", "Also named", "Type", "Meaning"), rows)
-
-
-def _layouts_with(column: str) -> list[str]:
-    return [f"`{layout.value}`" for layout in Layout if column in default_columns(layout, include_headers=True)]
-
-
 def _render_rules() -> str:
     rows = ((_name(rule.option), rule.what, rule.advice, f"`{rule.code}`") for rule in RULES)
     return (
-        f"## Options that do not go together, or not alone\n\n{_table(('Option', 'Error', 'What to do', 'Code'), rows)}"
+        f"## Options that do not go together, or not alone\n\n{table(('Option', 'Error', 'What to do', 'Code'), rows)}"
     )
 
 
 def _render_planned() -> str:
     rows = ((_name(option), option.use, option.meaning) for option in planned.SECTION.options)
     head = "## Known, but not built\n\nThese are refused until they have an effect.\n\n"
-    return head + _table(("Option", "Use", "Meaning"), rows)
+    return head + table(("Option", "Use", "Meaning"), rows)
 
 
 def _render_refused() -> str:
@@ -123,7 +111,7 @@ RocketMQ's own consumers, Spark's Kafka source and other connectors have these o
 `rocketmq.` before them, and the error says what to use instead.
 
 """
-    return head + _table(("Name", "Instead"), _refusals())
+    return head + table(("Name", "Instead"), _refusals())
 
 
 def _refusals() -> Iterator[tuple[str, str]]:
@@ -133,7 +121,8 @@ def _refusals() -> Iterator[tuple[str, str]]:
         yield ", ".join(f"`{name}`" for name in names), advice
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """Return a table in Markdown; the cells may have any character."""
     lines = [head, tuple("---" for _ in head), *(tuple(map(_escape, row)) for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 

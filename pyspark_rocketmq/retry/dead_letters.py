@@ -194,8 +194,9 @@ def _new_properties(rows: DataFrame, cause: Column) -> Column:
     text = F.make_valid_utf8(F.substring(cause.cast("string"), 1, _MOST_CAUSE))
     text = F.translate(text, _SEPARATORS, "  ")
     pairs = [F.lit(CAUSE), F.when(text.rlike(_NOT_BLANK), text).otherwise(F.lit("unknown"))]
-    if "topic" in rows.columns:
-        topic = F.substring(F.col("topic").cast("string"), 1, _MOST_TOPIC)
+    # A row of a retry topic has the topic in which it began as `originTopic`.
+    if topics := [F.col(name).cast("string") for name in ("originTopic", "topic") if name in rows.columns]:
+        topic = F.substring(F.coalesce(*topics), 1, _MOST_TOPIC)
         pairs += [F.lit(ORIGIN_TOPIC), F.when(_is_sound(topic), topic)]
     return F.create_map(*pairs)
 

@@ -6,11 +6,14 @@ import logging
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..client.letters import LetterFilter, find_letter_topic
-from ..client.replay import ReplayReport, ReplaySettings, replay_letters
 from ..cluster.cluster import open_cluster
 from ..options import parse_helper_options
+
+if TYPE_CHECKING:
+    from ..client.replay import ReplayReport
 
 __all__ = ["replay"]
 
@@ -48,6 +51,8 @@ def replay(
         until_ms: Only letters that were stored before this time.
         apply: Whether to send; else the report tells what would be done, and nothing is written.
     """
+    from ..client.replay import ReplaySettings, replay_letters  # needs file locks, which Windows has in another way
+
     cluster = open_cluster(parse_helper_options(options).cluster)
     wanted = LetterFilter(queue=queue, cause=cause, since_ms=since_ms, until_ms=until_ms)
     settings = ReplaySettings(topic=find_letter_topic(cluster, letters), to=to, wanted=wanted, rate=rate)

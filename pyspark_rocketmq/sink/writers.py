@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from ..boundary.arrival import travel, travel_whole
+from ..boundary.calls import spark_call
+from ..errors import shown
 from .identity import running_batch
 from .plan import WritePlan, freeze
 from .report import WriteReport, describe_abort, describe_commit
@@ -33,14 +36,24 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, plan: WritePlan) -> None:
         self._plan = plan
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return travel_whole(self)
+
+    def place(self) -> str:
+        """Return the topic that log lines name."""
+        return _describe_work(self._plan)
+
+    @spark_call
     def write(self, iterator: Iterator[RecordBatch]) -> WriteReport:
         """Write the rows of one task, and return its report."""
         return _write(iterator, self._plan)
 
+    @spark_call
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log what was written: the rows landed before."""
         _log_commit(messages, self._plan)
 
+    @spark_call
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log what was written; rows that landed stay."""
         _log_abort(messages, self._plan, repeats_ids=self._plan.options.batch is not None)
@@ -53,22 +66,36 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._plan = plan
         self._is_frozen = is_frozen
 
+    def place(self) -> str:
+        """Return the topic that log lines name."""
+        return _describe_work(self._plan)
+
+    @spark_call
     def __reduce__(self) -> tuple[Any, ...]:
         if not self._is_frozen:
             self._plan, self._is_frozen = freeze(self._plan), True
-        return _frozen_writer, (self._plan,)
+        return travel(_frozen_writer, self._plan)
 
+    @spark_call
     def write(self, iterator: Iterator[RecordBatch]) -> WriteReport:
         """Write the rows of one task, and return its report."""
         return _write(iterator, self._plan)
 
+    @spark_call
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Log what was written: the rows landed before."""
         _log_commit(messages, self._plan)
 
+    @spark_call
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Log what was written; rows that landed stay, and a replay repeats them with their message ids."""
         _log_abort(messages, self._plan, repeats_ids=True)
+
+
+def _describe_work(plan: WritePlan) -> str:
+    """Return the topic that is written, as the place of log lines."""
+    topic = plan.options.encode.topic
+    return f"to {shown(topic)}" if topic else "to topics of rows"
 
 
 def _frozen_writer(plan: WritePlan) -> StreamWriter:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ..boundary.arrival import travel_whole
+from ..boundary.calls import spark_call, spark_rows
 from ..offsets.resolve import resolve_batch
 from ..options.reader_options import ReaderOptions
 from ..planning.ranges import plan_tasks
+from .announcing import describe_batch, describe_work
 from .catalog import QueueCatalog
 from .filters import require_filter
 from .losses import LossJournal
@@ -32,6 +35,14 @@ class BatchReader(DataSourceReader):
         self.options = options
         self._nullable = frozenset(nullable)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return travel_whole(self)
+
+    def place(self) -> str:
+        """Return the topics and the group that log lines name."""
+        return describe_work(self.options)
+
+    @spark_call
     def partitions(self) -> list[RangePartition]:
         """Resolve start and end, log warnings about losses and unused options, and return the tasks."""
         from ..cluster.cluster import open_cluster
@@ -54,9 +65,11 @@ class BatchReader(DataSourceReader):
         for option in plan.outranked:
             _log.warning("%s has no effect: other options choose for every queue", option)
         tasks = [RangePartition(task) for task in plan_tasks(plan.ranges, catalog.plan_settings(queues))]
+        _log.info("%s", describe_batch(options, plan.ranges, len(tasks)))
         # Spark would replace an empty list by a partition of its own, which has no ranges.
         return tasks or [RangePartition(())]
 
+    @spark_rows
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Yield the rows of one task as record batches."""
         return read_partition(cast(RangePartition, partition), self.options, self._nullable)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from itertools import chain
 
 from ..allocation import no_match
@@ -19,6 +20,7 @@ from ..model import DEAD_LETTER_PREFIX, MOST_TOPIC, RETRY_PREFIX, MessageQueue, 
 from ..options.reader_options import ReaderOptions
 from ..planning.listed_queues import list_queues
 from ..planning.ranges import PlanSettings, covered_queues, unlisted_queues
+from .announcing import list_names, log_together
 from .rhythm import NORMAL, PlannerRhythm
 
 __all__ = ["QueueCatalog"]
@@ -36,6 +38,8 @@ class QueueCatalog:
         self._max_age_s = cluster.settings.route_max_age_s
         self._listing: Collection[str] = ()
         self._listing_due = float("-inf")
+        self._names: Collection[str] = ()
+        """All topics in the last list, whether they match or not."""
         self._misnamed: frozenset[str] = frozenset()
         """Names in the last list that no topic can have; a warning was logged about them."""
         self._absent_until: dict[str, float] = {}
@@ -93,7 +97,23 @@ class QueueCatalog:
         if pattern is not None and {queue.topic for queue in queues} <= {selection.retry_topic}:
             if elsewhere := self._elsewhere():
                 raise no_match(self._options.allocation.machine_rooms, elsewhere)
-            raise OptionError("subscribePattern", pattern, "no topic matches", advice="check the pattern")
+            advice = "check the pattern, which has to match the whole name"
+            raise OptionError("subscribePattern", pattern, self._describe_mismatch(), advice=advice)
+
+    def warn_of_mismatch(self) -> None:
+        """Log a warning if `subscribePattern` matches no topic: a streaming query then waits for one."""
+        pattern = self._options.selection.pattern
+        if pattern is not None and not self._listing:
+            text = "subscribePattern = %r: %s; the query waits for a topic that matches"
+            _log.warning(text, shown(pattern), self._describe_mismatch())
+
+    def _describe_mismatch(self) -> str:
+        prefix = self._cluster.settings.namespace.prefix
+        inside = f" in namespace {prefix}" if prefix else ""
+        near = get_close_matches(self._options.selection.pattern or "", self._names)
+        names = list_names(near or self._names)
+        such_as = f", such as {names}" if names else ""
+        return f"no topic matches; there are {len(self._names)} topics{inside}{such_as}"
 
     def _elsewhere(self) -> list[MessageQueue]:
         """Return the readable queues that the options choose by topic but leave out by machine room."""
@@ -158,6 +178,7 @@ class QueueCatalog:
             raise OptionError("subscribePattern", pattern, "this server does not list topics", advice=advice) from cause
         topics = [each for each in listed if not _is_internal(each)]
         names = set(filter(is_topic_name, topics))
+        self._names = names
         self._warn_of_misnamed(frozenset(each for each in set(topics) - names if _is_strange(each)))
         return sorted(filter(self._options.selection.takes_topic, names))
 
@@ -199,8 +220,7 @@ class QueueCatalog:
 
     def _warn_once(self, queues: Iterable[MessageQueue], what: str) -> None:
         news = set(queues) - self._warned
-        for queue in sort_queues(news):
-            _log.warning("%s %s", queue, what)
+        log_together(_log, logging.WARNING, "%s %s", [(queue, what) for queue in sort_queues(news)])
         self._warned |= news
 
 

@@ -26,16 +26,18 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..cluster.cluster import Cluster
 from ..errors import GroupInUse, RocketMQError, TopicNotFound
 from ..model import MessageQueue
 from ..offsets.position import Positions
+from .announcing import log_together
 from .rhythm import NORMAL, PlannerRhythm
 
 __all__ = ["Committer", "GroupCheck", "OffsetWriter"]
 
+_REWOUND = "is moved back to it, after the loss that was reported"
 _log = logging.getLogger(__name__)
 
 
@@ -129,6 +131,7 @@ class OffsetWriter:
     def _find_forgotten(self, queues: Collection[MessageQueue]) -> None:
         """Note queues whose masters report smaller offsets than were committed, or none: they are committed again."""
         reported_positions = self._cluster.offsets.fetch_reported_positions(self._group, queues)
+        forgotten = []
         for queue in queues:
             reported, expected = reported_positions.get(queue), self._committed[queue]
             if reported is None:
@@ -137,8 +140,9 @@ class OffsetWriter:
                 self._committed[queue] = reported.offset
             else:
                 continue
-            text = "%s: the broker reports offset %s for group %s, expected %d; committing again"
-            _log.warning(text, queue, reported and reported.offset, self._group, expected)
+            forgotten.append((queue, reported and reported.offset, self._group, expected))
+        text = "%s: the broker reports offset %s for group %s, expected %d; committing again"
+        log_together(_log, logging.WARNING, text, forgotten)
 
     def _news(self, positions: Positions, rewound: Collection[MessageQueue]) -> dict[MessageQueue, int]:
         committed = {queue: self._committed.get(queue, -1) for queue in positions}
@@ -187,11 +191,14 @@ class OffsetWriter:
             _log.debug("could not ask %s for the retry topic of group %s: %s", broker_name, self._group, error)
 
     def _warn_of_larger(self, positions: Positions, held: Positions, rewound: Collection[MessageQueue]) -> None:
+        text = "%s: the broker's position %d of group %s is ahead of this query's %d and %s"
+        told: dict[str, list[tuple[Any, ...]]] = {_REWOUND: [], "stays": []}
         for queue, offset in positions.items():
             if held.get(queue, -1) > offset:
-                what = "is moved back to it, after the loss that was reported" if queue in rewound else "stays"
-                text = "%s: the broker's position %d of group %s is ahead of this query's %d and %s"
-                _log.warning(text, queue, held[queue], self._group, offset, what)
+                what = _REWOUND if queue in rewound else "stays"
+                told[what].append((queue, held[queue], self._group, offset, what))
+        for queues in told.values():
+            log_together(_log, logging.WARNING, text, queues)
 
 
 def _by_topic_and_broker(positions: Positions) -> dict[tuple[str, str], dict[MessageQueue, int]]:

@@ -28,7 +28,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..client.assignment import Assigned
 from ..cluster.queue_offsets import Offsets, ReportedPosition
@@ -36,9 +36,13 @@ from ..errors import BrokerError, RocketMQError
 from ..model import Address, MessageQueue
 from ..net.deadline import Deadline
 from ..offsets.position import Positions
+from .announcing import log_together
 from .rhythm import PlannerRhythm
 
 __all__ = ["GroupPositions", "QueueFacts"]
+
+_FORGOTTEN = "%s: the broker reports offset %d for group %s, expected %d; committing again"
+_MOVED = "%s: group %s was moved from %s to %d by somebody else; the next batch starts there"
 
 _log = logging.getLogger(__name__)
 
@@ -163,6 +167,8 @@ class GroupPositions:
         self._paces: defaultdict[str, _Pace] = defaultdict(_Pace)
         self._asked: dict[str, list[MessageQueue]] = {}
         """The brokers that have just reported the group's positions, with the queues they were asked about."""
+        self._surprises: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
+        """Queues whose reported position is not the committed one, by the text that a warning about them has."""
         self.failure_count = 0
         """The number of exchanges with brokers that failed."""
 
@@ -227,13 +233,13 @@ class GroupPositions:
         }
         ends = facts.ends_before({queue: larger for queue, (_, larger) in both.items()})
         void = [queue for queue, end in ends.items() if both[queue][0] <= end]
+        told = []
         for queue in void:
-            text = (
-                "%s: position %d of %s is beyond the queue's end (topic recreated or broker restored), starting at %d"
-            )
             is_groups = committed[queue] > checkpoint[queue]
             whose = f"group {self._group}" if is_groups else "the checkpoint"
-            _log.warning(text, queue, both[queue][1], whose, both[queue][0])
+            told.append((queue, both[queue][1], whose, both[queue][0]))
+        text = "%s: position %d of %s is beyond the queue's end (topic recreated or broker restored), starting at %d"
+        log_together(_log, logging.WARNING, text, told)
         return void
 
     # --- exchanges with brokers --------------------------------------------------------------------------------------
@@ -299,6 +305,9 @@ class GroupPositions:
         reported_positions = self._offsets.fetch_reported_positions(self._group, queues, deadline)
         for queue in queues:
             self._take(queue, self._held[queue], reported_positions.get(queue), after_silence)
+        for text, told in self._surprises.items():
+            log_together(_log, logging.WARNING, text, told)
+        self._surprises.clear()
 
     def _source_of(self, reported: ReportedPosition) -> BrokerIncarnation:
         return BrokerIncarnation(reported.place, self._connection_to(reported.place))
@@ -332,12 +341,10 @@ class GroupPositions:
         """
         stored = reported.offset
         if held.is_forgotten(reported, source, after_silence):
-            text = "%s: the broker reports offset %d for group %s, expected %d; committing again"
-            _log.warning(text, queue, stored, self._group, held.committed)
+            self._surprises[_FORGOTTEN].append((queue, stored, self._group, held.committed))
             held.is_outdated = True
         elif stored not in (held.committed, held.tried):
-            text = "%s: group %s was moved from %s to %d by somebody else; the next batch starts there"
-            _log.warning(text, queue, self._group, held.committed, stored)
+            self._surprises[_MOVED].append((queue, self._group, held.committed, stored))
             held.moved_to, held.done, held.tried, held.is_outdated = stored, None, None, False
         held.note_committed(stored)
 

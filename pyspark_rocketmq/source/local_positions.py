@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from ..client.membership import make_client_id
 from ..client.stores import LocalStore, offset_file
@@ -19,6 +20,7 @@ from ..errors import OptionError, RocketMQError
 from ..model import MessageQueue
 from ..offsets.position import Positions
 from ..options.reader_options import ClientName, LocalSettings
+from .announcing import log_together
 from .rhythm import PlannerRhythm
 from .view import BrokerView
 
@@ -26,6 +28,7 @@ __all__ = ["LocalPositions", "LocalView"]
 
 _LASTING_NAME = "DEFAULT"
 """The instance name if the options give none. The path contains it, so it must be the same in every run."""
+_REWOUND = "is moved back to it, after the loss that was reported"
 _log = logging.getLogger(__name__)
 
 
@@ -85,12 +88,15 @@ class LocalPositions:
 
         For `rewound` queues, which a loss moves back, always warn; for others only once.
         """
+        told: dict[str, list[tuple[Any, ...]]] = {_REWOUND: [], "stays": []}
         for queue, held in self.fetch(positions).items():
             if held > positions[queue] and (queue in rewound or queue not in self._warned):
-                what = "is moved back to it, after the loss that was reported" if queue in rewound else "stays"
+                what = _REWOUND if queue in rewound else "stays"
                 self._warned.add(queue)
-                text = "%s: the position %d in %s is ahead of this query's %d and %s"
-                _log.warning(text, queue, held, self.path, positions[queue], what)
+                told[what].append((queue, held, self.path, positions[queue], what))
+        text = "%s: the position %d in %s is ahead of this query's %d and %s"
+        for queues in told.values():
+            log_together(_log, logging.WARNING, text, queues)
 
     def _load(self) -> None:
         if not self._is_loaded:

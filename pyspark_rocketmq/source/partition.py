@@ -75,7 +75,7 @@ def read_partition(
     finally:
         losses.finish()
     report.losses = {finding.name: count for finding, count in losses.counts.items()}
-    _log.log(logging.INFO if report.irregular_count else logging.DEBUG, "%s", report)
+    _log.debug("%s", report)
     if report.dropped:
         _log.warning("%d messages were left out because they cannot be read (mode=DROPMALFORMED)", report.dropped)
 

@@ -25,6 +25,7 @@ from ..offsets.position import Position, Positions, advance, batch_ranges
 from ..options.reader_options import ReaderOptions
 from ..planning.admission import Limits, admit, clip_to_target
 from ..planning.ranges import plan_tasks
+from .announcing import describe_query
 from .catalog import QueueCatalog
 from .filters import require_filter
 from .losses import LossJournal
@@ -66,6 +67,7 @@ class Planner:
         self._target: Positions | None = None
         self._admitted_at = rhythm.clock()
         self._has_begun = False
+        self._has_told = False
 
     def __repr__(self) -> str:
         aim = "" if self._target is None else f" to a target in {len(self._target)} queues"
@@ -91,11 +93,19 @@ class Planner:
             if is_done and start is not None:
                 self.acknowledge(start)
             plan = self._admit(start, starts, ready, without_caps)
+            self._tell_start(start, starts)
             if plan.end is not start or not plan.blocked:
                 self._planned = plan.end
                 return plan.end
             deadline = deadline or Deadline.after(self._rhythm.lock_timeout_s)
             self.role.locks.wait(plan.blocked, deadline)
+
+    def _tell_start(self, start: Position | None, starts: Starts) -> None:
+        """Log one line when the start of this run is known."""
+        if not self._has_told:
+            self._has_told = True
+            _log.info("%s", describe_query(self._options, start, starts.positions, starts.bounds))
+            self._catalog.warn_of_mismatch()
 
     def _find_starts(self, start: Position | None) -> tuple[Starts, Collection[MessageQueue]]:
         """Return the start of the next batch, compared with brokers' bounds, and the queues that may be read now."""

@@ -20,6 +20,7 @@ from ..offsets.loss import LOSS_RULES, LossWarning, Settled, settle_starts
 from ..offsets.position import Position, Positions
 from ..offsets.resolve import opened_if_late, resolve_offsets
 from ..options.reader_options import ReaderOptions
+from .announcing import log_together
 from .catalog import QueueCatalog
 from .commit import Committer, GroupCheck, OffsetWriter
 from .losses import LossJournal
@@ -92,9 +93,10 @@ class StartJudge:
         if warnings := self._drop_repeats(settled.warnings):
             self._journal.note(warnings)
         first = {queue: settled.positions[queue] for queue in opened if queue in settled.positions}
-        for queue in (queue for queue, offset in first.items() if offset > opened[queue]):
-            text = "%s: reading begins at %d instead of %d, which is gone (retention)"
-            _log.info(text, queue, first[queue], opened[queue])
+        moved = [(queue, offset, opened[queue]) for queue, offset in first.items() if offset > opened[queue]]
+        text = "%s: reading begins at %d instead of %d, which is gone (retention)"
+        if moved:
+            log_together(_log, logging.INFO, text, moved)
         return Starts(settled.positions, bounds, _rewound(settled), first)
 
     def _drop_repeats(self, warnings: list[LossWarning]) -> list[LossWarning]:
@@ -198,7 +200,7 @@ class SoloRole:
             resolved = resolve_offsets(self._options.start.requested, queues, bounds, self._judge.view)
             self._pinned = self._judge.judge(resolved.positions, bounds, resolved.opened)
             bounds = self._pinned.bounds
-            for option in resolved.outranked:
+            for option in resolved.outranked if queues else ():
                 _log.warning("%s has no effect: other options choose the start of every queue", option)
         return self._with_new(self._pinned._replace(bounds=bounds), self._pinned.positions)
 
@@ -218,9 +220,9 @@ class SoloRole:
             self._without_front = set()
             return starts
         without_front = {queue for queue, each in new.items() if each.has_unknown_front}
-        for queue in sort_queues(without_front - self._without_front):
-            text = "%s is new and waits for its master: a replica begins at %d and may lack earlier messages"
-            _log.warning(text, queue, new[queue].min_offset)
+        text = "%s is new and waits for its master: a replica begins at %d and may lack earlier messages"
+        waiting = sort_queues(without_front - self._without_front)
+        log_together(_log, logging.WARNING, text, [(queue, new[queue].min_offset) for queue in waiting])
         self._without_front = without_front
         new = {queue: each for queue, each in new.items() if queue not in without_front}
         positions = {queue: each.min_offset for queue, each in new.items()}

@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from ..boundary.arrival import travel
+from ..boundary.calls import spark_call, spark_rows
 from ..errors import OptionError
 from ..offsets.position import SENTINEL, Position, parse_position, position_json
 from ..options.reader_options import ReaderOptions
+from .announcing import describe_work
 from .partition import RangePartition, read_partition
 from .planner import Planner
 from .rhythm import NORMAL, PlannerRhythm
@@ -48,9 +51,14 @@ class StreamReader(DataSourceStreamReader):
         self._rhythm = rhythm
         self._planner: Planner | None = None
         self._shutdown = ShutdownHandler(self._rhythm)
+        self._place = describe_work(options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.options, self._nullable, self._rhythm)
+        return travel(type(self), self.options, self._nullable, self._rhythm)
+
+    def place(self) -> str:
+        """Return the topics and the group that log lines name."""
+        return self._place
 
     @property
     def planner(self) -> Planner:
@@ -70,16 +78,23 @@ class StreamReader(DataSourceStreamReader):
         """
         return dict(SENTINEL)
 
+    @spark_call
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """Return the tasks that read from `start` to `end`; equal arguments give equal tasks."""
         last = parse_position(end)
+        self._note_end(last)
         with self._shutdown.call():
             return [] if last is None else self.planner.partitions(parse_position(start), last)
 
+    def _note_end(self, end: Position | None) -> None:
+        """Note the end of the batch that is planned; PySpark 4.1 passes it to no other call."""
+
+    @spark_rows
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Yield the rows of one task as record batches."""
         return read_partition(cast(RangePartition, partition), self.options, self._nullable)
 
+    @spark_call
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge a finished batch, which ends at `end`.
 
@@ -89,6 +104,7 @@ class StreamReader(DataSourceStreamReader):
             with self._shutdown.call():
                 self.planner.acknowledge(position)
 
+    @spark_call
     def stop(self) -> None:
         """End the query: commit what is acknowledged, and release locks and claims."""
         with self._shutdown.stopping():
@@ -118,11 +134,13 @@ if HAS_ADMISSION:
             capped = limits.max_per_trigger or limits.max_per_queue or limits.min_per_trigger
             return ReadMaxRows(capped) if capped else ReadAllAvailable()
 
+        @spark_call
         def prepareForTriggerAvailableNow(self) -> None:
             """Fetch the present ends of the queues, at which this run of availableNow stops."""
             with self._shutdown.call():
                 self.planner.freeze_target()
 
+        @spark_call
         def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
             """Return the end of the next batch; the start itself if there is nothing new."""
             with self._shutdown.call():
@@ -134,6 +152,7 @@ if HAS_ADMISSION:
             self._idle_at = start if end is position else None
             return self._idle_at or position_json(end)
 
+        @spark_call
         def reportLatestOffset(self) -> dict[str, Any] | None:
             """Return the ends of the queues and the planner's status, which Spark shows in the query's progress."""
             if self._report is None:
@@ -161,11 +180,11 @@ class PlainStreamReader(StreamReader):
             )
         return super().planner
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        """Return the tasks that read from `start` to `end`, and remember `end` as the query's position."""
-        self._last_end = parse_position(end)
-        return super().partitions(start, end)
+    def _note_end(self, end: Position | None) -> None:
+        """Note the end of the batch as the query's position."""
+        self._last_end = end
 
+    @spark_call
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # PySpark 4.1 has no arguments here
         """Return the end of the next batch, which starts at the end of the last one."""
         with self._shutdown.call():

@@ -17,9 +17,9 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from tests.bench.bench_settings import MESSAGES, PAGES, ROOT, ROUNDS
-from tests.bench.contenders import JAVA
-from tests.bench.goals import rows
+from tests.bench.bench_settings import LARGE, MESSAGES, PAGES, ROOT, ROUNDS
+from tests.bench.contenders import JAVA, SPARK
+from tests.bench.goals import ratio, rows
 from tests.bench.idle_machine import wait_until_idle
 from tests.bench.plots import Bar, bar_chart
 from tests.bench.results import Result, load_all, save
@@ -85,7 +85,7 @@ class Report:
         """Save the figures, print and write the page, and write the overview of all goals again."""
         save(self.result)
         _write_page(self.result.part, "\n\n".join(self._parts))
-        _write_page("README", _summary())
+        _write_page("README", summary(load_all()))
 
     def _by_group(self, setting: str, name: str, what: str, digits: int) -> str:
         start = f"{setting}/{name}/{what} "
@@ -132,7 +132,8 @@ def per_second(count: int, seconds: float) -> str:
     return f"{count / seconds:,.0f}"
 
 
-def _summary() -> str:
+def summary(results: Mapping[str, Result]) -> str:
+    """Return the page of all goals, which opens with one figure."""
     about = (
         "Ratios of medians, both sides measured in one run on one machine, and their goals. "
         "The best Java consumer is the fastest of the official push, lite pull and pull consumers in the same run. "
@@ -143,9 +144,23 @@ def _summary() -> str:
         "decoder, copying the responses and the bodies; for one message, a Python source that makes its row at once. "
         "An empty limit was not measured."
     )
-    results = load_all()
     table = _table(("figure", "goal", "measured", "limit", "reached", "page"), rows(results))
-    return f"# Benchmarks\n\n{about}\n\n{table}"
+    return "\n\n".join(filter(None, ("# Benchmarks", _opening(results.get("memory")), about, table)))
+
+
+def _opening(memory: Result | None) -> str:
+    """Return the figure that most readers come for, with its circumstances; an empty text if it was not measured."""
+    rate = memory.median(f"{LARGE}/{SPARK}/rate") if memory else None
+    versus = ratio(LARGE, SPARK, *JAVA)(memory) if memory else None
+    if memory is None or rate is None or versus is None:
+        return ""
+    facts = memory.surroundings
+    return (
+        f"A Spark batch read takes **{rate:,.0f} rows a second** from a broker, **{versus:.2f} times** the rate of the "
+        f"best official Java consumer, which does nothing with its messages. That is on one machine for all: broker, "
+        f"Spark and Python ({facts['machine']}; {LARGE}, default columns; RocketMQ {facts.get('RocketMQ')}, "
+        f"{facts['day']}, commit {facts['commit']}; [the whole measurement](memory.md))."
+    )
 
 
 def _write_page(name: str, text: str) -> None:
@@ -188,6 +203,11 @@ def _java_version() -> str:
 
 
 def _commit() -> str:
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-    return done.stdout.strip() or "unknown"
+    """Return the commit, with `-dirty` if anything but pages of benchmarks has changed since."""
+    changed = _git("status", "--porcelain", "--", ".", ":!docs/benchmarks")
+    return f"{_git('describe', '--always') or 'unknown'}{'-dirty' if changed else ''}"
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, timeout=30)
+    return done.stdout.strip()

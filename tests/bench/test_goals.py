@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.bench.bench_settings import LARGE
-from tests.bench.contenders import ENGINE, JAVA_LITE, JAVA_PUSH, TASKS
+from tests.bench.contenders import ENGINE, JAVA_LITE, JAVA_PUSH, SPARK, TASKS
 from tests.bench.goals import GOALS, at_full_use, ratio, rows
 from tests.bench.plots import bar_chart
+from tests.bench.report import summary
 from tests.bench.results import Result, load_all, save
 from tests.bench.rounds import Spread
 
@@ -58,3 +59,16 @@ def test_a_plot_has_a_bar_for_each_contender() -> None:
     chart = bar_chart("t", [(f"{name} & co", Spread(2, 1, 3)) for name in TASKS])
 
     assert chart.count(" &amp; co</text>") == len(TASKS)
+
+
+def test_the_page_of_ratios_opens_with_one_figure() -> None:
+    """The overview opens with the rate of a Spark batch read and its ratio to the best Java consumer, if measured."""
+    result = _result()
+    assert summary({"memory": result}).startswith("# Benchmarks\n\nRatios of medians")
+
+    result = Result("memory", {**ORIGIN, "machine": "some, 2 cores, 1 GiB", "RocketMQ": "5.3.3"}, result.figures)
+    result.add(f"{LARGE}/{SPARK}/rate", [124_000, 125_000, 126_000])
+    opening = summary({"memory": result}).split("\n\n")[1]
+
+    assert opening.startswith("A Spark batch read takes **125,000 rows a second** from a broker, **1250.00 times** ")
+    assert "(some, 2 cores, 1 GiB; 8 queues, 1 KiB" in opening and "RocketMQ 5.3.3, 2026-11-18, commit abc;" in opening

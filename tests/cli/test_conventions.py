@@ -1,4 +1,7 @@
-"""Test that every command keeps the conventions: examples, help, JSON and its schema, exit codes, one-line errors."""
+"""Test that every command keeps the conventions: examples, help, JSON and its schema, exit codes, one-line errors.
+
+The examples are the blocks of docs/command-line.md, and those at the head of docs/moving-here.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Test the command `demo`: its figures, what is missing, Ctrl-C, and that nothing is left behind."""
+"""Test the command `demo`: its figures, what is missing, Ctrl-C, and that nothing is left behind.
+
+The examples in docs/command-line.md differ by their seconds and name server only.
+"""
 
 from __future__ import annotations
 

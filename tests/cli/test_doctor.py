@@ -332,8 +332,8 @@ def test_missing_topic_and_group_are_told(run_command: RunCommand, stub: StubClu
     found = {each["check"]: each for each in findings}
     assert code == Exit.CHECK_FAILED
     assert "[TOPIC_NOT_FOUND]" in found["topic"]["what"]
-    assert f"mqadmin updateTopic -n {stub.name_server} -c DefaultCluster -t nowhere" in found["topic"]["advice"]
-    assert found["group"]["level"] == "warning" and "updateSubGroup" in found["group"]["advice"]
+    assert f"mqadmin updateTopic -n {stub.name_server} -c DefaultCluster -t nowhere" in found["topic"]["command"]
+    assert found["group"]["level"] == "warning" and "updateSubGroup" in found["group"]["command"]
 
 
 def test_lines_of_mqadmin_have_the_names_of_the_namespace(run_command: RunCommand, stub: StubCluster) -> None:
@@ -342,7 +342,7 @@ def test_lines_of_mqadmin_have_the_names_of_the_namespace(run_command: RunComman
 
     findings = examine(run_command, stub.name_server, *words)[1]
 
-    found = {each["check"]: each["advice"] for each in findings}
+    found = {each["check"]: each["command"] for each in findings}
     assert " -t dev%nowhere -r" in found["topic"] and found["group"].endswith(" -g dev%nobody")
 
 
@@ -364,14 +364,14 @@ PERMISSIONS = [
         16,
         "User:reader has no permission to access Topic:orders from 127.0.0.1, no matched policies.",
         "user reader lacks the permission Sub for topic orders",
-        "actions that the user has for it already (mqadmin getAcl) in -a, too: "
+        "actions that the user has for it already (mqadmin getAcl) in -a, too; "
         "mqadmin createAcl -n {ns} -c DefaultCluster -s User:reader -r Topic:orders -a Sub -d Allow",
     ),
     (
         16,
         "User:reader has no permission to access Topic:orders from 127.0.0.1, the decision is deny.",
         "a policy denies user reader the permission Sub for topic orders",
-        "see its policies: mqadmin getAcl -n {ns} -c DefaultCluster -s User:reader",
+        "see its policies; mqadmin getAcl -n {ns} -c DefaultCluster -s User:reader",
     ),
     (
         1,
@@ -389,7 +389,7 @@ PERMISSIONS = [
         16,
         "subscription group no permission, TOOLS_CONSUMER",
         "group TOOLS_CONSUMER may not consume",
-        "with the group's other settings in the same line, which sets them to defaults else: "
+        "with the group's other settings in the same line, which sets them to defaults else; "
         "mqadmin updateSubGroup -n {ns} -b {broker} -g TOOLS_CONSUMER -s true",
     ),
     (
@@ -416,7 +416,8 @@ def test_the_missing_permission_is_named(
     of_readers = "TOOLS_CONSUMER" in remark
     assert (exit_code, finding["level"]) == ((Exit.DONE, "warning") if of_readers else (Exit.CHECK_FAILED, "problem"))
     assert (finding["place"], finding["what"]) == (f"{TOPIC} at broker-a", what)
-    assert line.format(ns=stub.name_server, broker=stub.broker_address()) in finding["advice"]
+    advice = f"{finding['advice']}; {finding['command']}"
+    assert line.format(ns=stub.name_server, broker=stub.broker_address()) in advice
 
 
 def test_the_line_for_a_group_keeps_its_settings(run_command: RunCommand, stub: StubCluster) -> None:
@@ -428,7 +429,7 @@ def test_the_line_for_a_group_keeps_its_settings(run_command: RunCommand, stub: 
     finding = only(examine(run_command, stub.name_server, "--group", GROUP)[1])
 
     start = f"mqadmin updateSubGroup -n {stub.name_server} -b {stub.broker_address()} -g {GROUP} -s true"
-    assert finding["advice"] == f"{start} -m true -d true -q 2 -r 3 -i 0 -w 1 -a true"
+    assert finding["command"] == f"{start} -m true -d true -q 2 -r 3 -i 0 -w 1 -a true"
 
 
 def test_only_commands_need_the_group_for_readers(run_command: RunCommand, stub: StubCluster) -> None:
@@ -440,7 +441,7 @@ def test_only_commands_need_the_group_for_readers(run_command: RunCommand, stub:
 
     finding = only(findings)
     assert (code, finding["level"]) == (Exit.DONE, "warning")
-    assert "peek" in finding["why"] and "-r Group:TOOLS_CONSUMER -a Sub" in finding["advice"]
+    assert "peek" in finding["why"] and "-r Group:TOOLS_CONSUMER -a Sub" in finding["command"]
 
 
 @pytest.mark.parametrize("release", ["5.3.3", "4.9.7"])
@@ -545,6 +546,18 @@ def test_advice_is_never_cut() -> None:
     Screen(out, out).show(_show(make_report([Finding(Level.WARNING, "group", "x", "what", "why", line)])))
 
     assert len(line) > 600 and line in out.getvalue()
+
+
+def test_a_command_is_whole_below_the_table() -> None:
+    """A command line that several findings have stands once below the table, in a line that can be copied."""
+    out = io.StringIO()
+    line = "mqadmin updateSubGroup -n 127.0.0.1:9876 -b 127.0.0.1:10911 -g x -s true"
+    finding = Finding(Level.WARNING, "group", "x", "what", "why", "allow it", line)
+
+    Screen(out, out).show(_show(make_report([finding, finding])))
+
+    assert out.getvalue().count("allow it: line [1] below") == 2
+    assert out.getvalue().count(f"\n[1] {line}\n") == 1
 
 
 def test_a_certificate_that_cannot_be_fetched_is_unknown(refusing_address: str) -> None:

@@ -126,7 +126,7 @@ def test_a_master_needs_spark(run_command: RunCommand) -> None:
 
 @pytest.mark.spark
 def test_a_session_is_looked_around_in(run_command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Driver, planner and executors tell their Python and packages; here all fit together."""
+    """Driver, planner and executors tell their Python and packages, as install.md says; here all fit together."""
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
 

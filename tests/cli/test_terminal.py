@@ -454,7 +454,10 @@ def test_words_are_completed(cli_stub: StubCluster) -> None:
 
 
 def test_the_stub_runs_until_it_is_ended(cli_stub: StubCluster) -> None:
-    """The command `stub` says where it is ready, serves, and ends with exit code 0 at Ctrl-C."""
+    """The command `stub` says where it is ready, serves, and ends with exit code 0 at Ctrl-C.
+
+    Its example in docs/command-line.md differs by the name of the topic only.
+    """
     command = [*PROGRAM, "stub", "--port", "0", "--grpc-port", "0", "--topic", "trades:3"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(cli_stub), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

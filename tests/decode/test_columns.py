@@ -63,7 +63,10 @@ def readable(blocks: list[Block], content: Content) -> list[list[object]]:
     st.builds(Content, properties_as_json=st.booleans(), system_properties=st.booleans()),
 )
 def test_bulk_equals_readable_for_any_mixture(responses: list[list[Record]], content: Content) -> None:
-    """For any mixture of plain and irregular records, both decoders give equal columns, in order of arrival."""
+    """For any mixture of plain and irregular records, both decoders give equal columns, in order of arrival.
+
+    A column that is said to be never null has no nulls.
+    """
     topics = ("t0", "another", "%RETRY%" + "g" * 130)
     blocks = [
         block(records, queue=MessageQueue(topic, "broker-a", 3))
@@ -71,6 +74,8 @@ def test_bulk_equals_readable_for_any_mixture(responses: list[list[Record]], con
     ]
     decoded = whole(ColumnDecoder(EVERY_COLUMN, content), blocks)
     assert [column.to_pylist() for column in decoded.batch.columns] == readable(blocks, content)
+    nulls = {name for name in EVERY_COLUMN if decoded.batch.column(name).null_count}
+    assert nulls <= {name for name, column in COLUMNS.items() if column.null != "never"}
     decoded.batch.validate(full=True)
 
 

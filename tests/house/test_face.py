@@ -41,3 +41,14 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 def test_the_version_is_a_semantic_one() -> None:
     """The version consists of three numbers, as semantic versioning demands."""
     assert re.fullmatch(r"\d+\.\d+\.\d+", pyspark_rocketmq.__version__)
+
+
+def test_only_replays_of_dead_letters_need_locks_of_unix() -> None:
+    """Readers, writers and functions for Spark are imported where Python has no `fcntl`, as on Windows."""
+    names = ("datasource", "source.stream", "source.batch", "sink.writers", "retry", "writing", "progress", "client")
+    modules = ", ".join(f"pyspark_rocketmq.{name}" for name in names)
+    code = f"import sys; sys.modules['fcntl'] = None; import {modules}"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -12,7 +13,7 @@ import pytest
 
 from pyspark_rocketmq.options.option import Option
 from pyspark_rocketmq.options.page import render_page
-from pyspark_rocketmq.options.table import OPTIONS
+from pyspark_rocketmq.options.table import FIRST, OPTIONS
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,3 +39,24 @@ def test_tables_keep_their_shape() -> None:
     counts = [line.replace("\\|", "").count("|") if line.startswith("|") else 0 for line in render_page().splitlines()]
 
     assert all(a == b or 0 in (a, b) for a, b in pairwise(counts))
+
+
+def test_ten_options_come_first_and_conflicts_last() -> None:
+    """The page opens with the ten options that most jobs set, and ends with the table of conflicts."""
+    titles = re.findall(r"^## (.*)", render_page(), flags=re.MULTILINE)
+    first = render_page().split("\n## ")[1]
+
+    assert (titles[0], titles[-1]) == (
+        "Ten options that most jobs set",
+        "Options that do not go together, or not alone",
+    )
+    assert re.findall(r"^\| `(\w+)`", first, flags=re.MULTILINE) == [option.name for option in FIRST]
+    assert len(FIRST) == 10 and not any(option.is_planned for option in FIRST)
+
+
+def test_every_option_has_one_row() -> None:
+    """Each option is described once: among the first ten, at its task, or among those that are not built."""
+    described = render_page().split("\n## Names of other products")[0]
+    shown = re.findall(r"^\| `([\w.]+)`", described, flags=re.MULTILINE)
+
+    assert sorted(shown) == sorted(option.name for option in OPTIONS)

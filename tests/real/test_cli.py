@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -379,15 +379,21 @@ def test_servers_of_another_kind_are_recognised(
     assert "certificate was refused" in stranger["what"] and "tlsTrustCertPath" in stranger["advice"]
 
 
+def set_entries(cluster: RealCluster, user: str, secret: str, entries: Mapping[str, Sequence[str]]) -> None:
+    """Give an account of access control 1.0 these entries, instead of those that it had."""
+    words = [word for kind in entries if entries[kind] for word in (f"-{kind[0]}", ",".join(entries[kind]))]
+    cluster.admin("updateAclConfig", "-c", CLUSTER_NAME, "-a", user, "-s", secret, *words)
+
+
 def test_the_line_of_doctor_grants_what_lacks(run_command: RunCommand, real_acl: RealCluster) -> None:
     """`doctor` names each permission that a user lacks, and the line of `mqadmin` that grants it.
 
-    In 4.x a line replaces all permissions of the user, so it must have the earlier ones, too, as `doctor` says.
+    For 4.x it names the entry of the account: a line of mqadmin would replace the account's other entries.
     """
     topic, user, secret = "granted", "reader_user", "reader_secret"
     real_acl.create_topic(topic)
     if real_acl.version.startswith("4."):
-        real_acl.admin("updateAclConfig", "-c", CLUSTER_NAME, "-a", user, "-s", secret, "-t", "elsewhere=SUB")
+        set_entries(real_acl, user, secret, {"topic": ["elsewhere=SUB"]})
     else:
         real_acl.admin("createUser", "-c", CLUSTER_NAME, "-u", user, "-p", secret)
     shell = Shell(run_command, real_acl, f"accessKey={user}", f"secretKey={secret}")
@@ -396,17 +402,18 @@ def test_the_line_of_doctor_grants_what_lacks(run_command: RunCommand, real_acl:
         findings = shell.run("doctor", "--topic", topic, "--json").document["findings"]
         return [each for each in findings if each["check"] == "reading"]
 
-    granted, kept = list[str](), list[str]()
+    granted, entries = list[str](), {"topic": ["elsewhere=SUB"], "group": list[str]()}
     while findings := refused():
         [finding] = findings
         assert "ermission" in finding["what"] and finding["what"] not in granted and secret not in str(finding)
-        line = finding["advice"].partition(": ")[2].replace("ACCESS_KEY", user).replace("SECRET_KEY", secret)
-        program, command, *words = shlex.split(line)
-        assert (program, words[:2]) == ("mqadmin", ["-n", real_acl.name_server])
-        real_acl.admin(command, *words[2:], *kept)
-        if command == "updateAclConfig":
-            kept += words[-2:]
-            assert "with all its other permissions in the same line" in finding["advice"]
+        if finding["command"]:
+            program, command, *words = shlex.split(finding["command"])
+            assert (program, words[:2]) == ("mqadmin", ["-n", real_acl.name_server])
+            real_acl.admin(command, *words[2:])
+        else:
+            [(entry, kind)] = re.findall(r"add (\S+) to its (topic|group)Perms", finding["advice"])
+            entries[kind].append(entry)
+            set_entries(real_acl, user, secret, entries)
         granted.append(finding["what"])
         until(lambda: [each["what"] for each in refused()] != granted[-1:], "the permission is granted")
 

@@ -185,15 +185,17 @@ def test_send_elsewhere_needs_a_query(spark: SparkSession, stub: StubBroker) -> 
 def test_dead_letters_have_their_cause(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
     """Rows go to the user's topic with cause, origin, keys, tags and properties.
 
-    A replay repeats their ids; a row that fails for another cause, too, has another id then.
+    A replay repeats their ids; a row that fails for another cause, too, has another id then. The origin of a row of a
+    retry topic is the topic in which it began.
     """
     causes = ("no order id", "no order id", "too late")
     stub.put(TOPIC, b"broken", tags="new", keys="k", properties={"vip": "yes", "CAUSE": "earlier"})
     given = {"nameServer": stub.name_server, "subscribe": TOPIC, "deadLetterTopic": "dead", "tags": "*"}
 
     def handle(frame: DataFrame, batch_id: int) -> None:
-        for cause in causes:
-            retry.dead_letter(frame, given, cause=cause)
+        again = frame.selectExpr("* EXCEPT (topic)", "'%RETRY%etl' AS topic", f"'{TOPIC}' AS originTopic")
+        for rows, cause in zip((frame, frame, again), causes, strict=True):
+            retry.dead_letter(rows, given, cause=cause)
 
     run_to_end(stream(spark, stub), handle, tmp_path)  # type: ignore[arg-type]
     letters = stub.messages("dead")

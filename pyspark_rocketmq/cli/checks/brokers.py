@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...cluster.clocks import skew_ms
+from ...cluster.clocks import describe_skew, skew_ms
 from ...cluster.servers import ServerRequest, Servers
 from ...cluster.survey import BrokerProcess, number_in
 from ...errors import BrokerError, ConnectError, RocketMQError
@@ -20,7 +20,7 @@ from ...wire.bodies import KVTable
 from ...wire.commands import GetBrokerRuntimeInfoRequestHeader
 from ..diagnosis import diagnose
 from .findings import Finding, Level, describe
-from .permissions import explain_refusal
+from .permissions import Refusal, explain_failure, explain_refusal
 from .together import map_together
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["CheckedBrokers", "check_brokers", "check_certificates", "check_settings"]
 
 _DEADLINE_S = 3.0
-_SKEW_S = 5.0
-"""Differences between clocks up to this one are no finding; brokers report their time to the second."""
 _HOUR_S, _DAY_S = 3600, 86_400
 _RENEWAL_DAYS = 30
 """A certificate that ends earlier than this is a warning."""
@@ -114,9 +112,9 @@ def _without_figures(session: Session, process: BrokerProcess, place: str, error
         if refusal.is_of_credentials:
             why = "the broker refuses every request"
             return Finding(Level.PROBLEM, "credentials", place, refusal.what, why, refusal.advice)
-        return _unknown_figures(place, refusal.what, refusal.advice)
+        return _unknown_figures(place, refusal)
     if isinstance(error, BrokerError):
-        return _unknown_figures(place, describe(error), error.advice)
+        return _unknown_figures(place, Refusal(describe(error), error.advice))
     why = "its queues cannot be read from here"
     if isinstance(error, ConnectError):
         advice = "brokers register the address of their configuration (brokerIP1): set brokerAddressMap if another one "
@@ -127,9 +125,9 @@ def _without_figures(session: Session, process: BrokerProcess, place: str, error
     return Finding(Level.PROBLEM, "broker", place, what, why, advice)
 
 
-def _unknown_figures(place: str, what: str, advice: str) -> Finding:
-    what = f"answers, but does not report its figures: {what}"
-    return Finding(Level.UNKNOWN, "broker", place, what, "its clock is not checked", advice or None)
+def _unknown_figures(place: str, refusal: Refusal) -> Finding:
+    what, why = f"answers, but does not report its figures: {refusal.what}", "its clock is not checked"
+    return Finding(Level.UNKNOWN, "broker", place, what, why, refusal.advice or None, refusal.command)
 
 
 def _without_master(broker: BrokerEndpoints) -> Finding:
@@ -143,8 +141,8 @@ def _compare_clocks(place: str, asked: _Asked, info: Mapping[str, str]) -> Itera
     if skew is None:
         what, why = "the broker does not report its start and uptime", "its clock is not checked"
         yield Finding(Level.UNKNOWN, "clock", place, what, why)
-    elif abs(skew_s := skew / 1000) > _SKEW_S:
-        what = f"its clock is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} the one here"
+    elif difference := describe_skew(skew):
+        what = f"its clock is {difference}"
         why = "starts by time, ages and retention are by the broker's clock"
         yield Finding(Level.PROBLEM, "clock", place, what, why, "let both follow the same time servers")
 
@@ -198,9 +196,9 @@ def check_settings(session: Session, checked: CheckedBrokers, recovery_s: float 
     surveyed = session.cluster.survey.fetch_broker_configs(clusters.values(), Deadline.after(_DEADLINE_S))
     for name, found in surveyed.items():
         if isinstance(found, RocketMQError):
-            refusal = explain_refusal(found, "Get", session.name_servers, clusters[name].cluster)
-            what, advice = (refusal.what, refusal.advice) if refusal else (describe(found), found.advice)
-            yield Finding(Level.UNKNOWN, "settings", name, what, "retention and others are not checked", advice or None)
+            what, advice, *_, line = explain_failure(found, "Get", session.name_servers, clusters[name].cluster)
+            why = "retention and others are not checked"
+            yield Finding(Level.UNKNOWN, "settings", name, what, why, advice or None, line)
             continue
         yield from _check_identity(clusters[name], found)
         yield from _check_broker_settings(name, found)

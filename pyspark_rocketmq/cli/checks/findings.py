@@ -31,6 +31,8 @@ class Finding:
     why: str | None = None
     """The reason why it matters."""
     advice: str | None = None
+    command: str | None = None
+    """The command line that the advice speaks of, whole."""
 
 
 @dataclass(frozen=True, slots=True)

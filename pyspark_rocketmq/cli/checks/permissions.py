@@ -15,7 +15,7 @@ from ...broker_errors import CredentialsRefused, NoPermission
 from ...errors import RocketMQError
 from .findings import describe
 
-__all__ = ["Refusal", "explain_refusal"]
+__all__ = ["Refusal", "explain_failure", "explain_refusal"]
 
 
 class Refusal(NamedTuple):
@@ -27,6 +27,8 @@ class Refusal(NamedTuple):
     """Whether the broker refuses the user as such, so that every request will fail."""
     resource: str = ""
     """The topic or group for which a permission is missing, as `topic:NAME` or `group:NAME`, if the broker told."""
+    command: str | None = None
+    """The line of mqadmin that the advice speaks of."""
 
 
 class _Tool(NamedTuple):
@@ -92,17 +94,22 @@ def explain_refusal(error: RocketMQError, action: str, name_servers: Sequence[st
     return Refusal(describe(error), error.advice)
 
 
+def explain_failure(error: RocketMQError, action: str, name_servers: Sequence[str], cluster: str) -> Refusal:
+    """Return what an error says and advises; if it is a refusal, as `explain_refusal` does."""
+    return explain_refusal(error, action, name_servers, cluster) or Refusal(describe(error), error.advice)
+
+
 def _explain_acl_2(found: re.Match[str], action: str, tool: _Tool) -> Refusal:
     kind, name, user = found["kind"], found["name"], f"User:{found['user']}"
     resource = f"{kind.lower()}:{name}"
     if found["denied"]:
         what = f"a policy denies user {found['user']} the permission {action} for {kind.lower()} {name}"
-        return Refusal(what, f"see its policies: {tool.cluster_line('getAcl', '-s', user)}", resource=resource)
+        return Refusal(what, "see its policies", resource=resource, command=tool.cluster_line("getAcl", "-s", user))
     what = f"user {found['user']} lacks the permission {action} for {kind.lower()} {name}"
     line = tool.cluster_line("createAcl", "-s", user, "-r", f"{kind}:{name}", "-a", action, "-d", "Allow")
     # The policy of the same resource loses its actions.
-    advice = f"grant it, with the actions that the user has for it already (mqadmin getAcl) in -a, too: {line}"
-    return Refusal(what, advice, resource=resource)
+    advice = "grant it, with the actions that the user has for it already (mqadmin getAcl) in -a, too"
+    return Refusal(what, advice, resource=resource, command=line)
 
 
 def _explain_acl_1(found: re.Match[str], action: str, tool: _Tool) -> Refusal:
@@ -122,20 +129,20 @@ def _explain_administrator(found: re.Match[str], action: str, tool: _Tool) -> Re
 
 def _explain_topic(found: re.Match[str], action: str, tool: _Tool) -> Refusal:
     name = found["name"]
-    advice = f"allow it: {tool.broker_line('updateTopicPerm', '-t', name, '-p', '6')}"
-    return Refusal(f"topic {name} may not be read", advice, resource=f"topic:{name}")
+    line = tool.broker_line("updateTopicPerm", "-t", name, "-p", "6")
+    return Refusal(f"topic {name} may not be read", "allow it", resource=f"topic:{name}", command=line)
 
 
 def _explain_group(found: re.Match[str], action: str, tool: _Tool) -> Refusal:
     name = found["name"]
     line = tool.broker_line("updateSubGroup", "-g", name, "-s", "true")
-    advice = f"allow it, with the group's other settings in the same line, which sets them to defaults else: {line}"
-    return Refusal(f"group {name} may not consume", advice, resource=f"group:{name}")
+    advice = "allow it, with the group's other settings in the same line, which sets them to defaults else"
+    return Refusal(f"group {name} may not consume", advice, resource=f"group:{name}", command=line)
 
 
 def _explain_broker(found: re.Match[str], action: str, tool: _Tool) -> Refusal:
-    advice = f"allow it: {tool.broker_line('updateBrokerConfig', '-k', 'brokerPermission', '-v', '6')}"
-    return Refusal("the broker may not be read", advice)
+    line = tool.broker_line("updateBrokerConfig", "-k", "brokerPermission", "-v", "6")
+    return Refusal("the broker may not be read", "allow it", command=line)
 
 
 _PERMISSIONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, _Tool], Refusal]], ...] = (

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from ...boundary.releases import describe_old_pyspark
 from ..java import OLDEST_JAVA, find_java, java_release
 from .findings import Finding, Level
 
@@ -24,7 +25,6 @@ __all__ = ["Probed", "Setup", "Surroundings", "check_setup", "check_spark", "com
 LOCAL_MASTER = "local[2]"
 _PROBE = "pyspark_rocketmq.cli.checks.spark_probe"
 _PROBE_S = 180.0
-_LEAST_PYSPARK = (4, 1)
 _OTHER_PYTHON = re.compile(
     r"Python in worker has different version:\s+\(?'?(?P<worker>[\d.]+).*?driver:\s+\(?'?(?P<driver>[\d.]+)", re.DOTALL
 )
@@ -84,7 +84,7 @@ def check_setup(setup: Setup) -> Iterator[Finding]:
     place = f"driver ({sys.executable})"
     if setup.pyspark is None:
         yield _problem(place, "PySpark is not installed", "no session can start", "pip install 'pyspark>=4.1,<5'")
-    elif _numbers(setup.pyspark) < _LEAST_PYSPARK:
+    elif describe_old_pyspark(setup.pyspark):
         why = "the data source needs PySpark 4.1 or later"
         yield _problem(place, f"PySpark is {setup.pyspark}", why, "pip install 'pyspark>=4.1,<5', and use such a Spark")
     if setup.java is None:

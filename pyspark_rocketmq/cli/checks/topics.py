@@ -14,7 +14,7 @@ from ...errors import RocketMQError, TopicNotFound, TransportError
 from ...net.deadline import Deadline
 from ..views import show_count
 from .findings import Finding, Level, describe
-from .permissions import Refusal, explain_refusal
+from .permissions import Refusal, explain_failure, explain_refusal
 from .together import map_together
 
 if TYPE_CHECKING:
@@ -36,8 +36,10 @@ def check_topic(
     try:
         route = session.cluster.routes.route(topic, Deadline.after(_DEADLINE_S))
     except RocketMQError as error:
-        advice = _create_line(session, topic, brokers) if isinstance(error, TopicNotFound) else error.advice
-        yield Finding(Level.PROBLEM, "topic", topic, describe(error), "nothing can be read or written", advice)
+        is_missing, why = isinstance(error, TopicNotFound), "nothing can be read or written"
+        advice = "check the name, or create it" if is_missing else error.advice
+        line = _create_line(session, topic, brokers) if is_missing else None
+        yield Finding(Level.PROBLEM, "topic", topic, describe(error), why, advice, line)
         return
     if not route.readable:
         what, why = "no queue may be read", "a query of this topic fails"
@@ -56,7 +58,7 @@ def _create_line(session: Session, topic: str, brokers: Sequence[BrokerEndpoints
     cluster = brokers[0].cluster if brokers else "CLUSTER"
     name = session.options.cluster.namespace.wrap(topic)
     words = ["mqadmin", "updateTopic", "-n", ";".join(session.name_servers), "-c", cluster, "-t", name]
-    return f"check the name, or create it: {shlex.join(words)} -r 8 -w 8"
+    return shlex.join([*words, "-r", "8", "-w", "8"])
 
 
 def _first_queues(route: Route, away: set[str]) -> list[MessageQueue]:
@@ -110,8 +112,8 @@ def _refuse(finding: Finding, refusal: Refusal) -> Finding:
     """Return the finding about a refusal; only commands read under the group for readers, queries do not."""
     if refusal.resource == f"group:{READER_GROUP}":
         why = "peek, tail, find, and the ages in lag, read under this group"
-        return Finding(Level.WARNING, finding.check, finding.place, refusal.what, why, refusal.advice)
-    return Finding(finding.level, finding.check, finding.place, refusal.what, finding.why, refusal.advice)
+        finding = replace(finding, level=Level.WARNING, why=why)
+    return replace(finding, what=refusal.what, advice=refusal.advice, command=refusal.command)
 
 
 # --- groups ----------------------------------------------------------------------------------------------------------
@@ -133,18 +135,19 @@ def check_group(session: Session, brokers: Sequence[BrokerEndpoints], group: str
     for name, configs in surveyed.items():
         place = f"{group} at {name}"
         if isinstance(configs, RocketMQError):
-            refusal = explain_refusal(configs, "Get", session.name_servers, known[name].cluster)
-            what, advice = (refusal.what, refusal.advice) if refusal else (describe(configs), configs.advice)
-            yield Finding(Level.UNKNOWN, "group", place, what, "whether it may consume is not checked", advice or None)
+            what, advice, *_, line = explain_failure(configs, "Get", session.name_servers, known[name].cluster)
+            why = "whether it may consume is not checked"
+            yield Finding(Level.UNKNOWN, "group", place, what, why, advice or None, line)
         elif group not in configs:
             what, why = "the broker has no such group", "brokers since 5.3 refuse its commits"
             elsewhere = (each for each in surveyed.values() if not isinstance(each, RocketMQError))
             like = next((each[group] for each in elsewhere if group in each), None)
-            yield Finding(Level.WARNING, "group", place, what, why, _group_line(session, known[name], group, like))
+            line = _group_line(session, known[name], group, like)
+            yield Finding(Level.WARNING, "group", place, what, why, "create it", line)
         elif not configs[group].consume_enable:
             what, why = "consumeEnable=false", "the broker refuses its reads"
             line = _group_line(session, known[name], group, replace(configs[group], consume_enable=True))
-            yield Finding(Level.PROBLEM, "group", place, what, why, line)
+            yield Finding(Level.PROBLEM, "group", place, what, why, "allow it", line)
         else:
             yield Finding(Level.OK, "group", place, "may consume")
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import OptionError
 from ..checks.findings import Finding, Level, Report, make_report
 from ..command import Command, Parameter
 from ..exits import Exit
-from ..views import Column, Note, Table, View, show_count
+from ..views import Column, Note, Table, Text, View, show_count
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -95,15 +95,22 @@ def _check_cluster(
 
 
 def _show(report: Report) -> list[View]:
-    rows = [(each.level.value, each.check, each.place, _text(each)) for each in report.findings]
+    lines = dict.fromkeys(filter(None, (each.command for each in report.findings)))
+    numbers = {line: number for number, line in enumerate(lines, 1)}
+    rows = [(each.level.value, each.check, each.place, _text(each, numbers)) for each in report.findings]
     columns = (Column(""), Column("check"), Column("place"), Column("finding", is_remark=True))
     weights = show_count(report.problems, "problem"), show_count(report.warnings, "warning")
     total = f"{', '.join(weights)}, {report.unknown} unknown"
-    return [Table(columns, rows), Note(total)]
+    listed = "".join(f"\n[{number}] {line}" for line, number in numbers.items())
+    return [Table(columns, rows), *([Text(listed)] if listed else []), Note(total)]
 
 
-def _text(finding: Finding) -> str:
-    return "; ".join(filter(None, (finding.what, finding.why, finding.advice and f"→ {finding.advice}")))
+def _text(finding: Finding, numbers: Mapping[str, int]) -> str:
+    """Return a finding in one line; its command stands below the table, where it is whole and can be copied."""
+    advice = finding.advice and f"→ {finding.advice}"
+    if finding.command:
+        advice = f"{advice}: line [{numbers[finding.command]}] below"
+    return "; ".join(filter(None, (finding.what, finding.why, advice)))
 
 
 def _verdict(report: Report, values: dict[str, Any]) -> int:

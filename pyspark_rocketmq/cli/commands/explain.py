@@ -29,9 +29,13 @@ class Explanation:
     """RocketMQ's own number, for a code of a server's response."""
     area: str
     means: str
+    look_at: str
+    """The places to look at, to find the cause."""
     do: str
     is_retried: bool | None
     """Whether requests other than sends are repeated automatically; null where the question does not arise."""
+    page: str
+    """The place of the explanation in the documentation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,10 @@ def _facts(each: Explanation) -> View:
         ("code", each.code + number),
         ("area", each.area),
         ("means", each.means),
-        ("do", each.do if each.do != "—" else ""),
+        ("look at", each.look_at),
+        ("do", each.do),
         ("retry", retried),
+        ("page", each.page),
     ]
     return Facts([(name, text) for name, text in pairs if text])
 

@@ -14,9 +14,10 @@ _HEAD = """# Moving here: options of other connectors
 `pyspark-rocketmq translate` translates the options of a job; these are its tables. Give it words, a file of options, or
 the program itself:
 
+<!-- run by tests/cli/test_conventions.py -->
 ```sh
 pyspark-rocketmq translate kafka.bootstrap.servers=broker:9092 subscribe=orders startingOffsets=earliest
-pyspark-rocketmq translate --file job.py
+pyspark-rocketmq translate --file kafka_job.py
 ```
 
 A name with `*` stands for all that begin so. Names that no table has are shown as unknown, and are not translated.

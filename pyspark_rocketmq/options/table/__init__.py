@@ -18,7 +18,7 @@ from . import (
     writing,
 )
 
-__all__ = ["OPTIONS", "SECTIONS"]
+__all__ = ["FIRST", "OPTIONS", "SECTIONS"]
 
 SECTIONS = (
     addressing.SECTION,
@@ -33,3 +33,16 @@ SECTIONS = (
     planned.SECTION,
 )
 OPTIONS = tuple(option for each in SECTIONS for option in each.options)
+FIRST = (
+    addressing.NAME_SERVER,
+    security.CREDENTIALS_FILE,
+    selection.SUBSCRIBE,
+    selection.TAGS,
+    start_and_stop.STARTING_OFFSETS,
+    start_and_stop.FAIL_ON_DATA_LOSS,
+    batching.MAX_OFFSETS,
+    grouping.CONSUMER_GROUP,
+    row_format.CHOSEN_COLUMNS,
+    writing.TOPIC,
+)
+"""The options that most jobs set, which open the page for users."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...client.settings import MessageModel
+from ...model import MessageModel
 from ..option import Option, section
 from ..values import BOOLEAN, DIRECTORY, choice, duration, group_name, integer, optional, words
 

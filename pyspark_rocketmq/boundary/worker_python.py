@@ -1,0 +1,85 @@
+"""Check the Python that Spark starts for planners and workers.
+
+Spark starts the Python that `PYSPARK_PYTHON` names, or else the first `python3` of the path. A program that runs in a
+virtual environment therefore gets another Python there, with other packages. The check runs in the user's program,
+before Spark starts that Python. `doctor --spark` also looks at executors on other machines.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..errors import SparkSetupError
+
+__all__ = ["require_worker_python"]
+
+_ANSWER_S = 30.0
+_NEEDED = ("pyarrow", "numpy", "sortedcontainers")
+_LOOK = (
+    "import sys, importlib.util as u; print('%d.%d.%d' % sys.version_info[:3]); "
+    "print(*[name for name in sys.argv[1:] if u.find_spec(name) is None])"
+)
+
+
+class _Found(NamedTuple):
+    """The release of another Python, and the packages that it lacks."""
+
+    release: str
+    missing: list[str]
+
+
+def require_worker_python(command: str, packages: Iterable[str] = ("pyspark_rocketmq",)) -> None:
+    """Raise `SparkSetupError` if the Python that Spark would start is another one, and cannot do the work.
+
+    Args:
+        command: The program that Spark starts, for example `python3`.
+        packages: The packages that it needs besides those that the data source imports.
+    """
+    path = shutil.which(command)
+    if path is None:
+        raise _refuse(command, "there is no such program on the driver")
+    if os.path.abspath(path) == os.path.abspath(sys.executable):
+        return
+    found = _ask(path, [*packages, *_NEEDED])
+    if found is None:
+        return  # It may still work; if not, Spark says why.
+    if _minor(found.release) != _minor(_release()):
+        raise _refuse(path, f"it is Python {found.release}, and this program runs Python {_release()}")
+    if found.missing:
+        raise _refuse(path, f"it lacks {', '.join(found.missing)}")
+
+
+def _ask(path: str, packages: list[str]) -> _Found | None:
+    """Ask a Python for its release and for the packages that it lacks; return None if it does not answer."""
+    command = [path, "-c", _LOOK, *packages]
+    try:
+        ran = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_ANSWER_S, check=True,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    release, _, missing = ran.stdout.partition("\n")
+    return _Found(release, missing.split())
+
+
+def _release() -> str:
+    return ".".join(map(str, sys.version_info[:3]))
+
+
+def _minor(release: str) -> list[str]:
+    return release.split(".")[:2]
+
+
+def _refuse(command: str, why: str) -> SparkSetupError:
+    what = f"Spark would run its planner and workers with {command}, which cannot do it: {why}"
+    advice = (
+        f"export PYSPARK_PYTHON={sys.executable} before the session starts, or the path of the same Python where "
+        "executors have it elsewhere"
+    )
+    return SparkSetupError(what, advice=advice)
