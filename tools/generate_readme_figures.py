@@ -36,13 +36,17 @@ class Line(NamedTuple):
     others: tuple[str, ...]
 
 
-_JAVA, _KAFKA, _PRODUCER = "the fastest official Java consumer", "Spark's Kafka source", "the official Java producer"
+_JAVA, _KAFKA, _PRODUCER = (
+    "the fastest official Java consumer",
+    "Spark's Kafka source",
+    "the official Java producer, synchronous",
+)
 LINES = (
     Line("read 1 KiB into Spark", "memory", LARGE, SPARK, _JAVA, JAVA),
     Line("read 100 B into Spark", "memory", SMALL, SPARK, _JAVA, JAVA),
     Line("read 1 KiB, without the map of properties", "kafka", "1 KiB", SPARK_NO_MAP, _KAFKA, ("Kafka batch",)),
     Line("read 100 B, without the map of properties", "kafka", "100 B", SPARK_NO_MAP, _KAFKA, ("Kafka batch",)),
-    Line("write 1 KiB from Spark", "sink", Writing(32, 1024), SPARK_WRITE, _PRODUCER, (JAVA_SYNC,)),
+    Line("write 1 KiB from Spark, 32 in a request", "sink", Writing(32, 1024), SPARK_WRITE, _PRODUCER, (JAVA_SYNC,)),
     Line(
         "write 1 KiB from Spark", "kafka_sink", Writing(32, 1024), SPARK_WRITE, "Spark's Kafka sink", ("Kafka write",)
     ),

@@ -10,12 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from .._version import __version__
+from ..boundary.releases import describe_old_pyspark
 from .java import OLDEST_JAVA, find_java, java_release
 from .program import PROGRAM, name_program
 
 __all__ = ["describe_installation"]
-
-_LEAST_PYSPARK = (4, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +24,6 @@ class Part:
     modules: Mapping[str, str]
     extra: str
     purpose: str
-    least: tuple[int, ...] = ()
-    """The oldest release of the first distribution that it works with."""
 
     @property
     def advice(self) -> str:
@@ -40,7 +37,7 @@ class Part:
 
 
 _PARTS = {
-    "PySpark": Part({"pyspark": "pyspark"}, "spark", 'format("rocketmq")', _LEAST_PYSPARK),
+    "PySpark": Part({"pyspark": "pyspark"}, "spark", 'format("rocketmq")'),
     "click, rich": Part({"click": "click", "rich": "rich"}, "cli", f"the commands of {PROGRAM}"),
     "grpcio": Part({"grpcio": "grpc"}, "grpc", "the gRPC port of the embedded broker"),
     "prometheus_client": Part({"prometheus_client": "prometheus_client"}, "monitor", "figures for Prometheus"),
@@ -64,11 +61,9 @@ def describe_installation(env: Mapping[str, str]) -> str:
 def _describe(part: Part) -> str:
     if part.is_missing:
         return f"not installed: {part.advice}"
-    releases = list(map(_release, part.modules))
-    text = ", ".join(releases)
-    if part.least and (numbers := _numbers(releases[0])) and numbers < part.least:
-        return f"{text} is too old; {'.'.join(map(str, part.least))} or newer is needed: {part.advice}"
-    return text
+    releases = {name: _release(name) for name in part.modules}
+    too_old = describe_old_pyspark(releases["pyspark"]) if "pyspark" in releases else None
+    return f"{too_old}: {part.advice}" if too_old else ", ".join(releases.values())
 
 
 def _release(distribution: str) -> str:
@@ -76,10 +71,6 @@ def _release(distribution: str) -> str:
         return version(distribution)
     except PackageNotFoundError:  # It is on the path of modules, and was not installed by pip.
         return "of an unknown release"
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in release.split(".")[:2] if part.isdigit())
 
 
 def _describe_java(env: Mapping[str, str]) -> str:

@@ -181,7 +181,7 @@ def _on_cluster(session: Session, ended: threading.Event) -> Iterator[Scene]:
     with session, _removing(session, (orders, sums)) as removal:
         for topic in removal.topics:
             _make_topic(cluster, topic, ended)
-        removal.timeout_s = _REMOVAL_S
+        removal.limit_s = _REMOVAL_S
         yield Scene(
             name=f"the cluster of {servers}",
             options=session.raw_options,
@@ -210,7 +210,7 @@ class Removal:
     """The topics to remove at the end, how long each is tried, and those that stay."""
 
     topics: Sequence[str]
-    timeout_s: float = 0.0
+    limit_s: float = 0.0
     left: list[str] = field(default_factory=list)
 
 
@@ -221,7 +221,7 @@ def _removing(session: Session, topics: Sequence[str]) -> Iterator[Removal]:
     try:
         yield removal
     finally:
-        removal.left += [topic for topic in topics if not _remove_topic(session, topic, removal.timeout_s)]
+        removal.left += [topic for topic in topics if not _remove_topic(session, topic, removal.limit_s)]
 
 
 def _make_topic(cluster: Cluster, topic: str, ended: threading.Event) -> None:
@@ -243,22 +243,22 @@ def _make_topic(cluster: Cluster, topic: str, ended: threading.Event) -> None:
             cluster.routes.expire(topic)
 
 
-def _remove_topic(session: Session, topic: str, timeout_s: float) -> bool:
+def _remove_topic(session: Session, topic: str, limit_s: float) -> bool:
     """Remove a topic, if need be with several attempts, and return whether it is gone."""
     try:
-        _insist_on_removal(session, topic, timeout_s)
+        _insist_on_removal(session, topic, limit_s)
     except RocketMQError as error:
         session.screen.warn(f"the topic {topic} could not be removed; delete it yourself: {error}")
         return False
     return True
 
 
-def _insist_on_removal(session: Session, topic: str, timeout_s: float) -> None:
+def _insist_on_removal(session: Session, topic: str, limit_s: float) -> None:
     """Remove a topic; repeat it for some seconds while brokers cannot be reached or are busy."""
     from ...broker_errors import TopicNotExist
     from ...net.deadline import Deadline
 
-    deadline = Deadline.after(timeout_s)
+    deadline = Deadline.after(limit_s)
     while True:
         try:
             return session.cluster.admin.delete_topic(topic)
