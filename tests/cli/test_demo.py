@@ -346,7 +346,7 @@ def test_an_interruption_is_one_line_and_leaves_nothing(shown: Shown, tmp_path: 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_make_adds_no_line_to_an_interruption(tmp_path: Path) -> None:
-    """Ctrl-C in `make demo` leaves the table and the line of the demo, as in the demo itself."""
+    """Ctrl-C in `make demo` of README.md leaves the table and the line of the demo, as in the demo itself."""
     environment = Path(sys.executable).parents[1]
     make = ["make", "--no-print-directory", f"VENV={environment}", f"--old-file={environment}/.has-demo", "demo"]
     shown = Shown(tmp_path, make)
