@@ -37,6 +37,8 @@ class Block(NamedTuple):
     text: str
     comment: str
     """The comment on the line before the block; empty if there is none."""
+    heading: str
+    """The heading above the block, of any level; empty if there is none."""
     printed: str | None = None
     """The text that the page shows as printed by the block; None if the page does not say so."""
 
@@ -129,14 +131,16 @@ def _known_as(page: Path) -> str:
 def _parse(page: Path) -> Iterator[Block]:
     """Yield the blocks of a page as they stand in it."""
     lines = page.read_text().splitlines()
-    number = 0
+    number, heading = 0, ""
     while number < len(lines):
         if opened := re.match(r"^ *(?P<fence>`{3,})(?P<language>\w*)", lines[number]):
             end = _find_end(lines, number + 1, opened["fence"])
             text = textwrap.dedent("".join(f"{line}\n" for line in lines[number + 1 : end]))
             comment = _COMMENT.match(lines[number - 1]) if number else None
-            yield Block(page, number + 2, opened["language"], text, comment[1] if comment else "")
+            yield Block(page, number + 2, opened["language"], text, comment[1] if comment else "", heading)
             number = end
+        elif titled := re.match(r"#+ (.*)", lines[number]):
+            heading = titled[1]
         number += 1
 
 

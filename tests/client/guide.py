@@ -10,14 +10,14 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
+from tools.page_blocks import ROOT, find_blocks
+
 GUIDE = ROOT / "docs" / "client.md"
 TIMEOUT_S = 120.0
-_SECTION = re.compile(r"^##+ (.*)\n", flags=re.MULTILINE)
-_PROGRAM = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 _ADDRESS, _TOPIC = "localhost:9876", "orders"
 _TAKES_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
 """Code that makes a program end at Ctrl-C; shells let programs in the background ignore it."""
@@ -33,12 +33,11 @@ class Program(NamedTuple):
 
 def sections() -> dict[str, list[Program]]:
     """Return the programs of each section that has any, by the section's title."""
-    parts = _SECTION.split(GUIDE.read_text())[1:]
-    found = {
-        title: [Program(code, text.splitlines()) for code, text in _PROGRAM.findall(body)]
-        for title, body in zip(parts[::2], parts[1::2], strict=True)
-    }
-    return {title: programs for title, programs in found.items() if programs}
+    found: dict[str, list[Program]] = {}
+    for program, output in pairwise(find_blocks(GUIDE)):
+        if (program.language, output.language) == ("python", "text"):
+            found.setdefault(program.heading, []).append(Program(program.text, output.text.splitlines()))
+    return found
 
 
 def run_section(title: str, directory: Path, name_server: str, *, topic: str = _TOPIC, group_prefix: str = "") -> None:

@@ -26,15 +26,19 @@ def run_all(page: Path) -> None:
             run_block(block, names, environment)
 
 
-def test_blocks_have_their_line_language_and_comment(page: Path) -> None:
-    """A block is found with the number of its first line, also in a list and with a longer fence."""
+def test_blocks_have_their_place_language_and_comment(page: Path) -> None:
+    """A block is found with its heading and the number of its first line, also in a list and with a longer fence."""
     page.write_text(
-        "# T\n\n```python\na = 1\n```\n\n- item\n  <!-- not run: x -->\n  ```sh\n  ls\n  ```\n````text\n```\n````\n"
+        "# T\n\n```python\n# a\n```\n\n- item\n  <!-- not run: x -->\n  ```sh\n  ls\n  ```\n## U\n````text\n```\n````\n"
     )
 
-    found = [(block.line, block.language, block.text, block.comment) for block in find_blocks(page)]
+    found = [(block.heading, block.line, block.language, block.text, block.comment) for block in find_blocks(page)]
 
-    assert found == [(4, "python", "a = 1\n", ""), (10, "sh", "ls\n", "not run: x"), (13, "text", "```\n", "")]
+    assert found == [
+        ("T", 4, "python", "# a\n", ""),
+        ("T", 10, "sh", "ls\n", "not run: x"),
+        ("U", 14, "text", "```\n", ""),
+    ]
 
 
 @pytest.mark.parametrize(

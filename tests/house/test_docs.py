@@ -17,11 +17,6 @@ GLOSSARY_LINES = 60
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    """Return the contents of the page's fenced code blocks in this language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-
-
 def section(page: Path, title: str) -> str:
     """Return the text of the page below the heading `title`, up to the next heading of that level."""
     return page.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]

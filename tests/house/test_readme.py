@@ -6,15 +6,14 @@ import configparser
 import re
 import shlex
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from pyspark_rocketmq.cli.program import PROGRAM
 from pyspark_rocketmq.cli.table import SUMMARIES
-from tests.house.test_docs import blocks, section
+from tests.house.test_docs import section
+from tools.page_blocks import ROOT, find_blocks
 
-ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 GUARANTEES = 5
 
@@ -22,7 +21,8 @@ GUARANTEES = 5
 def commands() -> list[str]:
     """Return every shell command of README.md, from code blocks and from running text."""
     in_text = re.findall(rf"`((?:\w+=\S+ )?(?:make|{PROGRAM})(?: [^`\n]*)?)`", README.read_text())
-    return [line for block in blocks(README, "sh") for line in block.splitlines()] + in_text
+    in_blocks = [block.text.splitlines() for block in find_blocks(README) if block.language == "sh"]
+    return [line for lines in in_blocks for line in lines] + in_text
 
 
 def extras() -> set[str]:

@@ -13,14 +13,13 @@ from prometheus_client import CollectorRegistry
 from broker_stub import StubBroker
 from pyspark_rocketmq.monitor import LagListener
 from pyspark_rocketmq.monitor.prometheus import LagCollector
+from tests.page_blocks import read_blocks
 from tests.spark.queries import TOPIC, Sink, given, running, stream, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
 
 
 def test_a_running_query_is_watched(spark: SparkSession, tmp_path: Path) -> None:
@@ -51,7 +50,7 @@ def test_a_running_query_is_watched(spark: SparkSession, tmp_path: Path) -> None
 
 def test_the_programs_of_the_page(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The one line, the listener and the server of docs/monitoring.md tell of a query that is behind."""
-    one_line, listen, serve = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    one_line, listen, serve = read_blocks("docs/monitoring.md", __file__)
     with StubBroker({TOPIC: 2}) as stub:
         page: dict[str, Any] = {"spark": spark}
         exec(listen.replace("localhost:9876", stub.name_server), page)

@@ -16,8 +16,9 @@ from pyspark_rocketmq.offsets.position import parse_position
 from pyspark_rocketmq.offsets.requested import AtTime, Keyword, QueueTree
 from pyspark_rocketmq.options.queue_json import read_assignment, read_offsets, read_times
 from pyspark_rocketmq.options.values import OptionText
+from tools.page_blocks import ROOT, find_blocks
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "offsets-json.md").read_text()
+PAGE = ROOT / "docs" / "reference" / "offsets-json.md"
 OTHER, FIRST, SECOND = (MessageQueue("orders", *place) for place in (("broker-b", 7), ("broker-a", 0), ("broker-a", 1)))
 NOW_MS = 1769817600000
 """The first moment of 31 January 2026."""
@@ -25,8 +26,7 @@ NOW_MS = 1769817600000
 
 def examples(title: str) -> list[str]:
     """Return the JSON blocks below a heading of the page."""
-    section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
-    return re.findall(r"^```json\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
+    return [block.text for block in find_blocks(PAGE) if (block.heading, block.language) == (title, "json")]
 
 
 def text(value: str) -> OptionText:
@@ -45,7 +45,7 @@ def test_offsets_by_queue_mean_what_the_page_says() -> None:
 
 def test_the_numbers_of_words_are_those_of_the_page() -> None:
     """Each row of the table of numbers has the keyword's number and name."""
-    rows = dict(re.findall(r"^\| (-\d) \| `(\w+)` \|", PAGE, flags=re.MULTILINE))
+    rows = dict(re.findall(r"^\| (-\d) \| `(\w+)` \|", PAGE.read_text(), flags=re.MULTILINE))
 
     assert rows == {str(keyword.value): str(keyword) for keyword in Keyword}
 

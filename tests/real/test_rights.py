@@ -31,11 +31,12 @@ from tests.real.test_operators import send_back
 from tests.real.test_sink_rights import CREATE_RIGHTS, CREATE_USER, SECRET, UPDATE_ACCOUNT, ask, write
 from tests.real.worlds import real_world
 from tests.source.driving import batch_options_for, read_batch
+from tools.page_blocks import ROOT, find_blocks
 
 pytestmark = pytest.mark.real
 
 KINDS = ("topic", "group")
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "rights.md"
+PAGE = ROOT / "docs" / "reference" / "rights.md"
 Rights = Mapping[tuple[str, str], tuple[str, ...]]
 """{(kind of resource, its name): actions}."""
 
@@ -289,9 +290,9 @@ def test_the_page_names_the_rights_of_an_operation(site: Site, operation: str) -
 @pytest.mark.slow
 def test_the_lines_of_the_page_grant_rights(real_acl: RealCluster) -> None:
     """The lines of `mqadmin` on the page make a user who reads and writes what the page says."""
-    section = PAGE.read_text().split(f"\n## Access control {real_acl.site.release.acl}\n")[1].split("\n## ")[0]
-    blocks = re.findall(r"^```sh\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines()]
+    title = f"Access control {real_acl.site.release.acl}"
+    blocks = [block for block in find_blocks(PAGE) if (block.heading, block.language) == (title, "sh")]
+    lines = [line for block in blocks for line in block.text.splitlines()]
     world = real_world(real_acl)
     for topic in ("orders", "orders-copy"):
         real_acl.create_topic(topic, queues=1)

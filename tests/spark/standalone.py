@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pyspark
 
+from tests.page_blocks import fill_in, read_blocks
 from tests.spark.fixtures import ROOT
-from tests.spark.page_blocks import fill_in, read_blocks
 
 SPARK_HOME = Path(pyspark.__file__).parent
 SUBMIT = {"spark-submit": str(SPARK_HOME / "bin" / "spark-submit")}
@@ -43,7 +43,7 @@ def environment(**more: str) -> dict[str, str]:
 @contextmanager
 def start_cluster(folder: Path, environ: dict[str, str], workers: int) -> Iterator[str]:
     """Start a master and workers of one core each by the commands of the page, and yield the master's address."""
-    commands = read_blocks("deploy/standalone.md", ROOT / "tests" / "spark" / "test_standalone_cluster.py")
+    commands = read_blocks("docs/deploy/standalone.md", ROOT / "tests" / "spark" / "test_standalone_cluster.py")
     with ExitStack() as running:
         log = folder / "master.log"
         words = fill_in(commands[0], {**_CLASS, "spark-master": "127.0.0.1", "7077": "0"})

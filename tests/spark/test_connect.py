@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from broker_stub import StubBroker
+from tests.page_blocks import read_blocks
 from tests.spark.fixtures import ROOT, spark_environment
-from tests.spark.page_blocks import read_blocks
 from tests.spark.queries import TOPIC, ends
 
 pytestmark = pytest.mark.spark
@@ -31,7 +31,7 @@ def test_batch_and_stream_work_over_connect(tmp_path: Path) -> None:
 
     The client runs in a process of its own, because one process cannot have a classic session and a client.
     """
-    [program] = read_blocks("deploy/connect.md", __file__)
+    [program] = read_blocks("docs/deploy/connect.md", __file__)
     with StubBroker({TOPIC: 4}) as stub:
         for body in "abcdef":
             stub.put(TOPIC, body.encode())

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from broker_stub import StubBroker
+from tests.page_blocks import fill_in, read_blocks
 from tests.spark.fixtures import ROOT
-from tests.spark.page_blocks import fill_in, read_blocks
 from tests.spark.standalone import (
     MASTER,
     SUBMIT,
@@ -49,7 +49,7 @@ def test_workers_run_the_python_of_an_archive(tmp_path: Path) -> None:
     """By the command of the page executors unpack the archive, and their workers run its Python and its package."""
     started = tmp_path / "started"
     archive = pack(tmp_path, started)
-    [command] = read_blocks("deploy/spark-submit.md", __file__)
+    [command] = read_blocks("docs/deploy/spark-submit.md", __file__)
     driver = environment(PYTHONPATH=str(tmp_path / "packed" / "site"))
     with StubBroker(topics={"orders": 4}) as broker, start_cluster(tmp_path, environment(), 1) as master:
         broker.fill("orders", 100, 100)

@@ -11,8 +11,8 @@ import pyspark
 import pytest
 
 from broker_stub import StubBroker
+from tests.page_blocks import fill_in, read_blocks
 from tests.spark.fixtures import ROOT, spark_environment
-from tests.spark.page_blocks import fill_in, read_blocks
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -46,7 +46,7 @@ def test_a_pipeline_copies_each_message_once(tmp_path: Path) -> None:
 
     The second run has the program of the page in place of the example; it goes on where the example ended.
     """
-    program, command = read_blocks("deploy/pipelines.md", __file__)
+    program, command = read_blocks("docs/deploy/pipelines.md", __file__)
     with StubBroker(topics={"orders": 4, "orders-copy": 4}) as broker:
         prepare(tmp_path, broker.name_server)
         for run in range(2):

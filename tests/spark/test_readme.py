@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.spark.fixtures import spark_environment
-
-ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```(python|text)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+from tests.page_blocks import read_blocks
+from tests.spark.fixtures import ROOT, spark_environment
+from tools.page_blocks import find_blocks
 
 pytestmark = pytest.mark.spark
-
-
-def blocks(language: str) -> list[str]:
-    """Return the contents of README.md's blocks in a language."""
-    return [text for name, text in BLOCK.findall((ROOT / "README.md").read_text()) if name == language]
 
 
 def in_any_order(text: str) -> list[str]:
@@ -31,7 +24,7 @@ def in_any_order(text: str) -> list[str]:
 def test_the_programs_of_the_readme_print_what_it_shows(tmp_path: Path) -> None:
     """The blocks are one program, which prints the tables that stand below them, and nothing else."""
     program = tmp_path / "readme.py"
-    program.write_text("\n".join(blocks("python")))
+    program.write_text("\n".join(read_blocks("README.md", __file__)))
 
     environment = {**os.environ, **spark_environment()}
     done = subprocess.run(
@@ -39,4 +32,5 @@ def test_the_programs_of_the_readme_print_what_it_shows(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stderr[-2000:]
-    assert in_any_order(done.stdout) == in_any_order("".join(blocks("text")))
+    shown = "".join(block.text for block in find_blocks(ROOT / "README.md") if block.language == "text")
+    assert in_any_order(done.stdout) == in_any_order(shown)

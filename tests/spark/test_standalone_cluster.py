@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from broker_stub import StubBroker
+from tests.page_blocks import fill_in, read_blocks
 from tests.spark.fixtures import ROOT
-from tests.spark.page_blocks import fill_in, read_blocks
 from tests.spark.standalone import (
     MASTER,
     SUBMIT,
@@ -48,8 +48,8 @@ def test_a_submitted_job_reads_on_two_workers_and_goes_on_where_it_stopped(
 ) -> None:
     """If the commands of two pages run with one checkpoint, the table has every message once."""
     environ = environment(PYTHONPATH=str(installed))
-    [anywhere] = read_blocks("deploy/spark-submit.md", __file__)
-    on_standalone = read_blocks("deploy/standalone.md", __file__)[2]
+    [anywhere] = read_blocks("docs/deploy/spark-submit.md", __file__)
+    on_standalone = read_blocks("docs/deploy/standalone.md", __file__)[2]
     with StubBroker(topics={"orders": 4}) as broker:
         given = {
             **SUBMIT,
@@ -70,7 +70,7 @@ def test_a_submitted_job_reads_on_two_workers_and_goes_on_where_it_stopped(
 
 def test_a_submitted_job_writes(cluster: str, installed: Path, tmp_path: Path) -> None:
     """The mirror copies each message once, with its tag, its key, and an id of its own."""
-    [command] = read_blocks("how-to/mirror-a-topic.md", __file__)
+    [command] = read_blocks("docs/how-to/mirror-a-topic.md", __file__)
     with StubBroker(topics={"orders": 4, "orders-copy": 4}) as broker:
         for number in range(400):
             broker.put("orders", b"%d" % number, tags="new", keys=f"k{number % 8}", queue_id=number % 4)

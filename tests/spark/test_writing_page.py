@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker_stub import StubBroker
-from tests.spark.fixtures import ROOT
+from tests.page_blocks import read_blocks
 from tests.spark.queries import run_to_end, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-PROGRAMS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "writing.md").read_text(), re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -36,7 +33,8 @@ def bodies(stub: StubBroker, topic: str) -> list[str]:
 
 def test_the_programs_of_the_page(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
     """A batch, a stream, a reader without repetitions, a function for `foreachBatch`, and order by key."""
-    assert len(PROGRAMS) == 5
+    programs = read_blocks("docs/writing.md", __file__)
+    assert len(programs) == 5
     rows = [(f"k{number % 3}", f"{number}", number) for number in range(30)]
     page: dict[str, Any] = {
         "spark": spark,
@@ -44,7 +42,7 @@ def test_the_programs_of_the_page(spark: SparkSession, stub: StubBroker, tmp_pat
         "checkpoint": str(tmp_path / "clicks"),
         "events": spark.createDataFrame(rows, "shardingKey STRING, body STRING, time INT"),
     }
-    for program in PROGRAMS:
+    for program in programs:
         exec(program, page)
     assert bodies(stub, "orders") == ["tea", "two lattes"]
     query = page["query"]

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.page_blocks import read_blocks
+
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "how-to" / "test-your-job.md"
 PLUGIN = ("-p", "broker_stub.pytest_plugin")
 SECONDS = 300
 
@@ -83,9 +84,7 @@ def test_the_package_offers_its_names() -> None:
 @pytest.mark.spark
 def test_the_page_about_tests_is_true(tmp_path: Path) -> None:
     """The tests on the page *Test your job* pass, run as one module."""
-    marked = re.escape(f"<!-- run by {Path(__file__).relative_to(ROOT)} -->\n```python\n")
-    blocks = re.findall(rf"{marked}(.*?)```", PAGE.read_text(), flags=re.DOTALL)
-    (tmp_path / "test_job.py").write_text("\n".join(blocks))
+    (tmp_path / "test_job.py").write_text("\n".join(read_blocks("docs/how-to/test-your-job.md", __file__)))
 
     printed = run_pytest(tmp_path, *PLUGIN, "-W", "ignore")
 

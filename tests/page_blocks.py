@@ -10,8 +10,8 @@ from tools.page_blocks import ROOT, name_of, runnable_blocks
 
 
 def read_blocks(page: str, test: str | Path) -> list[str]:
-    """Return the blocks of a page of `docs` that the page says are run by this test file."""
-    found = [block.text for block in runnable_blocks(ROOT / "docs" / page) if block.test == name_of(Path(test))]
+    """Return the blocks of a page that the page says are run by this test file."""
+    found = [block.text for block in runnable_blocks(ROOT / page) if block.test == name_of(Path(test))]
     assert found, f"{page} has no such block"
     return found
 
