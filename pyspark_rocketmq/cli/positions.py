@@ -51,8 +51,6 @@ class PositionsFile(NamedTuple):
 
 _OLDEST_MS = 10**11
 """A time in 1973: a smaller number, other than 0, is one of seconds, or a date without dashes."""
-_SKEW_S = 5.0
-"""Differences between clocks up to this one are not told."""
 _MOST_BYTES = 64 * 1024 * 1024
 _TIME = "earliest, latest or a time (-2h, 2026-01-31T00:00:00Z)"
 WHERE = "earliest, latest, a time (-2h, 2026-01-31T00:00:00Z) or group:NAME"
