@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from .._version import __version__
 from ..boundary.releases import describe_old_pyspark
 from .java import OLDEST_JAVA, find_java, java_release
-from .program import PROGRAM, name_program
+from .program import PROGRAM, describe_steps
 
 __all__ = ["describe_installation"]
 
@@ -55,7 +55,7 @@ def describe_installation(env: Mapping[str, str]) -> str:
     width = max(map(len, facts)) + 2
     table = [f"  {label:{width}}{text}" for label, text in facts.items()]
     head = f"pyspark_rocketmq {__version__}: Apache RocketMQ for Spark, in pure Python"
-    return "\n".join([head, "", *table, "", *_next_steps(name_program(env))])
+    return "\n".join([head, "", *table, "", *_next_steps(env)])
 
 
 def _describe(part: Part) -> str:
@@ -83,17 +83,16 @@ def _describe_java(env: Mapping[str, str]) -> str:
     return text if release is None or release >= OLDEST_JAVA else f"{text} is too old; {needed}"
 
 
-def _next_steps(program: str) -> Iterator[str]:
-    commands = {
-        "demo": "a stream of orders, through brokers in this process and Spark",
-        "doctor --spark": "a check of Python, packages and Java, on driver and executors",
-        "options": 'every option of format("rocketmq")',
-        "explain CODE": "what an error code means",
-        "--help": "all commands",
-    }
-    width = max(map(len, commands)) + 2
+def _next_steps(env: Mapping[str, str]) -> Iterator[str]:
+    steps = describe_steps(
+        env,
+        ("demo", "a stream of orders, through brokers in this process and Spark"),
+        ("doctor --spark", "a check of Python, packages and Java, on driver and executors"),
+        ("options", 'every option of format("rocketmq")'),
+        ("explain CODE", "what an error code means"),
+        ("--help", "all commands"),
+    )
     yield "next:"
     if (part := _PARTS["click, rich"]).is_missing:
         yield f"  {part.advice}:"
-    for words, meaning in commands.items():
-        yield f"  {program} {words:{width}}# {meaning}"
+    yield from (f"  {step}" for step in steps)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["COMPLETE_VARIABLE", "PROGRAM", "name_program"]
+__all__ = ["COMPLETE_VARIABLE", "PROGRAM", "describe_steps", "name_program"]
 
 PROGRAM = "pyspark-rocketmq"
 COMPLETE_VARIABLE = "_PYSPARK_ROCKETMQ_COMPLETE"
@@ -22,6 +22,12 @@ def name_program(env: Mapping[str, str]) -> str:
     if found and script.exists() and script.samefile(found):
         return PROGRAM
     return shlex.quote(_from_here(script)) if script.exists() else f"{shlex.quote(sys.executable)} -m pyspark_rocketmq"
+
+
+def describe_steps(env: Mapping[str, str], *steps: tuple[str, str]) -> tuple[str, ...]:
+    """Return commands with their meanings, as the user's shell can start them, from pairs of words and meaning."""
+    program, width = name_program(env), max(len(words) for words, _ in steps) + 2
+    return tuple(f"{program} {words:{width}}# {meaning}" for words, meaning in steps)
 
 
 def _from_here(path: Path) -> str:

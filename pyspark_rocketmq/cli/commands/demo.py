@@ -20,7 +20,7 @@ from ..command import Command, Parameter
 from ..connection import Wanted
 from ..demo.state import DemoState, Sums, show_state
 from ..parser import CONNECTION
-from ..program import name_program
+from ..program import describe_steps
 from ..session import Session
 
 if TYPE_CHECKING:
@@ -160,7 +160,8 @@ def _embedded(seconds: float) -> Iterator[Scene]:
             orders="orders",
             sums="sums",
             last_words="the embedded brokers and Spark have ended",
-            next_steps=_next_steps(
+            next_steps=describe_steps(
+                os.environ,
                 ("stub --topic orders:4", "a broker to try"),
                 ("demo --name-server HOST:9876", "on your own cluster"),
                 ("options", "every option"),
@@ -191,18 +192,12 @@ def _on_cluster(session: Session, ended: threading.Event) -> Iterator[Scene]:
             sums=sums,
             last_words="Spark has ended, and the demo's topics are removed",
             left=removal.left,
-            next_steps=_next_steps(
+            next_steps=describe_steps(
+                os.environ,
                 (f"doctor --name-server {shlex.quote(servers)}", "check it from here"),
                 (f"topics list --name-server {shlex.quote(servers)}", "its topics"),
             ),
         )
-
-
-def _next_steps(*steps: tuple[str, str]) -> tuple[str, ...]:
-    """Return commands with what they do, as the user's shell can start them."""
-    program = name_program(os.environ)
-    width = max(len(words) for words, _ in steps) + 2
-    return tuple(f"{program} {words:{width}}# {meaning}" for words, meaning in steps)
 
 
 @dataclass(slots=True)
