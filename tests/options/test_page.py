@@ -18,9 +18,9 @@ from pyspark_rocketmq.options.table import FIRST, OPTIONS
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_page_is_up_to_date() -> None:
-    """The page generated from the options equals docs/options.md."""
-    command = [sys.executable, "tools/generate_options_page.py", "--check"]
+def test_the_pages_are_up_to_date() -> None:
+    """The pages that are generated from options, columns and commands equal those in docs."""
+    command = [sys.executable, "tools/generate_pages.py", "--check"]
 
     assert subprocess.run(command, cwd=ROOT, timeout=60, check=False).returncode == 0
 
