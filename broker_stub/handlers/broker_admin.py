@@ -195,9 +195,7 @@ _IDLE_FIGURES = {
     **{f"{name}ThreadPoolQueueHeadWaitTimeMills": "0" for name in _QUEUES},
     **dict.fromkeys(_ZEROS.split(), "0"),
     **dict.fromkeys("commitLogDiskRatio consumeQueueDiskRatio timerDequeueTps timerEnqueueTps".split(), "0.0"),
-    **dict.fromkeys(
-        "getFoundTps getMissTps getTotalTps getTransferedTps getTransferredTps putTps".split(), "0.0 0.0 0.0"
-    ),
+    **dict.fromkeys(_RATES.split(), "0.0 0.0 0.0"),
     "EndTransactionThreadPoolQueueCapacity": "100000",
     "commitLogDirCapacity": "Total : 0 B, Free : 0 B.",
     "putLatency99": "0.00",
