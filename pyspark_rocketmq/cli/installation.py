@@ -14,7 +14,7 @@ from ..boundary.releases import describe_old_pyspark
 from .java import OLDEST_JAVA, find_java, java_release
 from .program import PROGRAM, describe_steps
 
-__all__ = ["describe_installation"]
+__all__ = ["describe_installation", "find_release"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def describe_installation(env: Mapping[str, str]) -> str:
     """Return what is installed, what is missing and how to get it, and where to go from here."""
     facts = {
         "Python": f"{platform.python_version()} ({sys.executable})",
-        "pyarrow": _release("pyarrow"),
+        "pyarrow": find_release("pyarrow") or "not installed: pip install pyarrow",
         **{label: _describe(part) for label, part in _PARTS.items()},
         "Java": _describe_java(env),
     }
@@ -64,6 +64,11 @@ def _describe(part: Part) -> str:
     releases = {name: _release(name) for name in part.modules}
     too_old = describe_old_pyspark(releases["pyspark"]) if "pyspark" in releases else None
     return f"{too_old}: {part.advice}" if too_old else ", ".join(releases.values())
+
+
+def find_release(module: str) -> str | None:
+    """Return the release of a module whose distribution has its name; None if it is not there."""
+    return _release(module) if find_spec(module) else None
 
 
 def _release(distribution: str) -> str:

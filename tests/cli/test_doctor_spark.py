@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_rocketmq import __version__
 from pyspark_rocketmq.cli.checks.findings import Finding, Level
-from pyspark_rocketmq.cli.checks.spark import Probed, Setup, Surroundings, check_setup, compare
+from pyspark_rocketmq.cli.checks.spark import Probed, Setup, Surroundings, check_setup, compare, look_at_setup
 from pyspark_rocketmq.cli.exits import Exit
 from tests.cli.fixtures import RunCommand
 
@@ -39,7 +39,7 @@ def only(findings: list[Finding]) -> Finding:
         ({"pyspark": None}, Level.PROBLEM, "PySpark is not installed", "pyspark>=4.1"),
         ({"pyspark": "3.5.6"}, Level.PROBLEM, "PySpark is 3.5.6", "pyspark>=4.1"),
         ({"pyspark": "4.0.1"}, Level.PROBLEM, "PySpark is 4.0.1", "pyspark>=4.1"),
-        ({"java": None}, Level.PROBLEM, "there is no Java", "JAVA_HOME"),
+        ({"java": 0}, Level.PROBLEM, "there is no Java", "JAVA_HOME"),
         ({"java": 11}, Level.PROBLEM, "Java is 11", "Java 17"),
         ({"worker_python": None}, Level.WARNING, "PYSPARK_PYTHON is not set", "export PYSPARK_PYTHON="),
     ],
@@ -57,6 +57,20 @@ def test_a_setup_that_cannot_work_is_told(
 def test_a_good_setup_has_no_findings() -> None:
     """PySpark 4.1, Java 17 and a chosen Python suffice."""
     assert list(check_setup(replace(GOOD, pyspark="4.1.0.dev1"))) == []
+
+
+def test_what_does_not_tell_its_release_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Java that does not tell its release, and a PySpark that pip did not install, are not taken for missing."""
+    (tmp_path / "pyspark.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch(0o755)
+
+    setup = look_at_setup({"JAVA_HOME": str(tmp_path), "PYSPARK_PYTHON": sys.executable})
+
+    assert list(check_setup(setup)) == []
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_it_imports_nothing_that_may_be_missing() -> None:
 
 def test_what_is_missing_has_its_command() -> None:
     """Without the packages of the extras it works, and names for each the command that installs it."""
-    hidden = ("pyspark", "click", "grpc", "prometheus_client")
+    hidden = ("pyarrow", "pyspark", "click", "grpc", "prometheus_client")
 
     told = tell(before=f"sys.modules.update(dict.fromkeys({hidden!r}))")
 
@@ -73,6 +73,7 @@ def test_what_is_missing_has_its_command() -> None:
         "prometheus_client": "monitor",
     }.items():
         assert line_of(told, label).startswith(f"not installed: pip install 'pyspark-rocketmq[{extra}]', for ")
+    assert line_of(told, "pyarrow") == "not installed: pip install pyarrow"
     assert told.partition("\nnext:\n")[2].startswith("  pip install 'pyspark-rocketmq[cli]', for the commands")
 
 

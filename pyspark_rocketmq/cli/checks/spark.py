@@ -13,14 +13,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from ...boundary.releases import describe_old_pyspark
+from ..installation import find_release
 from ..java import OLDEST_JAVA, find_java, java_release
 from .findings import Finding, Level
 
-__all__ = ["Probed", "Setup", "Surroundings", "check_setup", "check_spark", "compare"]
+__all__ = ["Probed", "Setup", "Surroundings", "check_setup", "check_spark", "compare", "look_at_setup"]
 
 LOCAL_MASTER = "local[2]"
 _PROBE = "pyspark_rocketmq.cli.checks.spark_probe"
@@ -39,7 +39,7 @@ class Setup:
 
     pyspark: str | None
     java: int | None
-    """The major version of Java; None if there is none."""
+    """The major version of Java; 0 if there is none, None if it does not tell."""
     worker_python: str | None
     """The value of PYSPARK_PYTHON."""
 
@@ -69,7 +69,7 @@ class Probed:
 
 def check_spark(master: str | None) -> list[Finding]:
     """Return findings about the Spark that is started from this Python, with a session at a master."""
-    setup = _look_at_setup(os.environ)
+    setup = look_at_setup(os.environ)
     findings = list(check_setup(setup))
     if not any(each.level is Level.PROBLEM for each in findings):
         findings += compare(_probe(master or LOCAL_MASTER))
@@ -87,10 +87,10 @@ def check_setup(setup: Setup) -> Iterator[Finding]:
     elif describe_old_pyspark(setup.pyspark):
         why = "the data source needs PySpark 4.1 or later"
         yield _problem(place, f"PySpark is {setup.pyspark}", why, "pip install 'pyspark>=4.1,<5', and use such a Spark")
-    if setup.java is None:
+    if setup.java == 0:
         advice = "install Java 17 or later, and set JAVA_HOME"
         yield _problem(place, "there is no Java", "Spark's driver is a Java process", advice)
-    elif setup.java < OLDEST_JAVA:
+    elif setup.java is not None and setup.java < OLDEST_JAVA:
         advice = "install Java 17 or later, and set JAVA_HOME to it"
         yield _problem(place, f"Java is {setup.java}", "Spark 4 needs Java 17 or later", advice)
     if setup.worker_python is None:
@@ -99,13 +99,10 @@ def check_setup(setup: Setup) -> Iterator[Finding]:
         yield Finding(Level.WARNING, "spark", place, "PYSPARK_PYTHON is not set", why, advice)
 
 
-def _look_at_setup(env: Mapping[str, str]) -> Setup:
-    try:
-        pyspark = version("pyspark")
-    except PackageNotFoundError:
-        pyspark = None
+def look_at_setup(env: Mapping[str, str]) -> Setup:
+    """Return what a driver has that is started in this environment."""
     java = find_java(env)
-    return Setup(pyspark, java_release(java) if java else None, env.get("PYSPARK_PYTHON") or None)
+    return Setup(find_release("pyspark"), java_release(java) if java else 0, env.get("PYSPARK_PYTHON") or None)
 
 
 def _numbers(release: str) -> tuple[int, ...]:
