@@ -212,18 +212,24 @@ def test_old_java_is_told(run_command: RunCommand, monkeypatch: pytest.MonkeyPat
     assert "is of release 8; Spark needs Java 17" in run_command("demo").err
 
 
-def test_missing_pyspark_is_told(tmp_path: Path) -> None:
-    """Without PySpark the demo names the command that installs it."""
-    code = (
-        "import sys; sys.modules['pyspark'] = None; from pyspark_rocketmq.cli.main import main; print(main(['demo']))"
-    )
+@pytest.mark.parametrize(
+    ("found", "what", "advice"),
+    [
+        ("None", "PySpark is not installed for ", "pip install 'pyspark-rocketmq[spark]'"),
+        ("type('', (), {'__version__': '3.5.6', '__spec__': ''})", "PySpark is 3.5.6, ", "pip install 'pyspark>=4.1"),
+    ],
+)
+def test_a_pyspark_that_will_not_do_is_told(tmp_path: Path, found: str, what: str, advice: str) -> None:
+    """Without PySpark, or with an old one, the demo names the command that installs it, before it starts Spark."""
+    run = "from pyspark_rocketmq.cli.main import main; print(main(['demo']))"
+    code = f"import sys; sys.modules['pyspark'] = {found}; {run}"
     ran = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT, env=demo_environment(tmp_path), capture_output=True, text=True, timeout=SECONDS, check=False,
     )  # fmt: skip
 
     assert (ran.returncode, ran.stdout) == (0, f"{int(Exit.FAILED)}\n")
-    assert "PySpark is not installed; pip install 'pyspark-rocketmq[spark]'" in ran.stderr
+    assert f"[SPARK_SETUP] {what}" in ran.stderr and advice in ran.stderr
 
 
 def test_a_wrong_duration_is_told(run_command: RunCommand) -> None:

@@ -12,11 +12,11 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO, Any
 
+from ...boundary.releases import require_pyspark
 from ...errors import RocketMQError
 from ..java import OLDEST_JAVA, find_java, java_release
 
@@ -30,9 +30,8 @@ _log = logging.getLogger(__name__)
 
 
 def require_spark() -> None:
-    """Raise if PySpark or Java is missing."""
-    if find_spec("pyspark") is None:
-        raise RocketMQError("PySpark is not installed", advice="pip install 'pyspark-rocketmq[spark]'")
+    """Raise if PySpark or Java is missing or too old."""
+    require_pyspark()
     home = os.environ.get("JAVA_HOME", "").strip()
     java = find_java(os.environ)
     where = f"in JAVA_HOME ({home})" if home else "in the PATH"
