@@ -1,6 +1,7 @@
-"""Write the figures of README.md, between two comments, from the results of the benchmarks.
+"""Write the figures of README.md, between two comments, and docs/benchmarks/README.md, the overview of all goals.
 
-With `--check` nothing is written; the exit status is 1 if README.md is out of date.
+Both are made from the saved results of the benchmarks. With `--check` nothing is written; the exit status is 1 if one
+is out of date.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ sys.path.insert(0, str(ROOT))
 from tests.bench.bench_settings import LARGE, SMALL  # noqa: E402  # the script runs from a plain checkout
 from tests.bench.contenders import JAVA, SPARK, SPARK_NO_MAP  # noqa: E402
 from tests.bench.goals import rows  # noqa: E402
+from tests.bench.report import summary  # noqa: E402
 from tests.bench.results import Result, load_all  # noqa: E402
 from tests.bench.sink_contenders import JAVA_SYNC, SPARK_WRITE, Writing  # noqa: E402
 from tools.generated import keep  # noqa: E402
@@ -79,12 +81,13 @@ def _table(results: Mapping[str, Result]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Write or check the figures of README.md."""
-    text = README.read_text()
+    """Write or check the figures of README.md and the overview."""
+    results, text = load_all(ROOT / FOLDER / "results"), README.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     assert begin and end, f"README.md has no {BEGIN.strip()} or no {END}"
-    return keep(README, before + begin + figures(load_all(ROOT / FOLDER / "results")) + end + after)
+    overview = keep(ROOT / FOLDER / "README.md", summary(results) + "\n")
+    return max(overview, keep(README, before + begin + figures(results) + end + after))
 
 
 if __name__ == "__main__":
