@@ -5,19 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pyspark_rocketmq
+from tests.house.test_docs import ARCHITECTURE, section
 
-ARCHITECTURE = Path(__file__).parents[2] / "docs" / "ARCHITECTURE.md"
 HEAVY = {"grpc", "google.protobuf", "numpy", "pandas", "pyarrow", "pyspark", "sortedcontainers", "ssl", "asyncio"}
 
 
 def test_public_names_are_the_documented_ones() -> None:
     """`__all__` and the table of public names in ARCHITECTURE.md have the same names."""
-    section = ARCHITECTURE.read_text().split("## Public names")[1].split("\n## ")[0]
-
-    documented = re.findall(r"^\| `(\w+)` ", section, flags=re.MULTILINE)
+    documented = re.findall(r"^\| `(\w+)` ", section(ARCHITECTURE, "Public names"), flags=re.MULTILINE)
 
     assert sorted(documented) == sorted(pyspark_rocketmq.__all__)
 
