@@ -83,7 +83,7 @@ def _wait_for(log: Path, pattern: str, count: int = 1) -> str:
 def submit(words: Sequence[str], environ: dict[str, str], folder: Path) -> str:
     """Run a command in a folder; return its output, and fail if the job fails."""
     done = subprocess.run(words, env=environ, cwd=folder, capture_output=True, text=True, timeout=_JOB_S)
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
 
 

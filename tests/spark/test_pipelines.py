@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from broker_stub import StubBroker
 from tests.page_blocks import fill_in, read_blocks
-from tests.spark.fixtures import ROOT, spark_environment
+from tests.spark.fixtures import ROOT
+from tests.spark.standalone import SPARK_HOME, environment, submit
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SPARK_HOME = Path(pyspark.__file__).parent
 EXAMPLE = ROOT / "docs" / "examples" / "pipeline"
 
 
@@ -34,11 +31,7 @@ def run_pipeline(command: str, folder: Path) -> str:
     """Run the pipeline of a folder by the command of the page; return what it prints."""
     program, spec = SPARK_HOME / "bin" / "spark-pipelines", folder / "spark-pipeline.yml"
     given = {"spark-pipelines": str(program), "docs/examples/pipeline/spark-pipeline.yml": str(spec)}
-    environment = {**os.environ, **spark_environment(), "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
-    words = fill_in(command, given)
-    done = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return done.stdout + done.stderr
+    return submit(fill_in(command, given), environment(PYTHONPATH=str(ROOT)), folder)
 
 
 def test_a_pipeline_copies_each_message_once(tmp_path: Path) -> None:
