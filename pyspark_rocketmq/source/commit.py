@@ -13,8 +13,9 @@ The checkpoint alone decides where such a query goes on; committed offsets serve
 - a failed commit is a warning and is repeated later; it never fails the query and does not delay commits at other
   brokers.
 
-A thread with connections of its own commits, so that planning does not wait. The two threads share only an inbox: the
-planner puts positions into it, the committing thread keeps the newest until they are due.
+A thread with connections of its own commits, so that planning does not wait. The two threads share an inbox, and the
+start of a new query, which is set once: the planner puts positions into the inbox, the committing thread keeps the
+newest until they are due.
 """
 
 from __future__ import annotations
@@ -82,14 +83,26 @@ Commit = Callable[[Positions, Collection[MessageQueue]], list[RocketMQError]]
 
 
 class OffsetWriter:
-    """Commits positions of a group at the brokers; moves a position back only after a loss."""
+    """Commits positions of a group at the brokers; moves a position back only after a loss.
 
-    def __init__(self, cluster: Cluster, group: str, check: GroupCheck, rhythm: PlannerRhythm = NORMAL) -> None:
+    Args:
+        starts: Returns where a query without checkpoint starts; empty for others. The committing thread calls it.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group: str,
+        check: GroupCheck,
+        rhythm: PlannerRhythm = NORMAL,
+        starts: Callable[[], Positions] = dict,
+    ) -> None:
         self._cluster = cluster
         self._group = group
         self._check = check
         self._clock = rhythm.clock
         self._interval_s = rhythm.commit_check_s
+        self._starts = starts
         self._committed: dict[MessageQueue, int] = {}
         self._prepared: set[str] = set()
         self._shown: set[str] = set()
@@ -159,6 +172,7 @@ class OffsetWriter:
         self._warn_of_larger(positions, {**self._committed, **held}, rewound)
         wanted = {queue: at for queue, at in positions.items() if at >= held.get(queue, 0) or queue in rewound}
         self._cluster.offsets.commit(self._group, wanted)
+        self._warn_of_passed(held)
         self._committed |= held | wanted
         self._show_group(broker_name, min(wanted, default=None))
         self._comparison_due.setdefault(broker_name, self._clock() + self._interval_s)
@@ -199,6 +213,20 @@ class OffsetWriter:
                 told[what].append((queue, held[queue], self._group, offset, what))
         for queues in told.values():
             log_together(_log, logging.WARNING, text, queues)
+
+    def _warn_of_passed(self, held: Positions) -> None:
+        """Warn of queues in which a new query starts past the group's position `held`, since the commit hides that.
+
+        For a missing position brokers 4.9 report 0, so 0 counts as none.
+        """
+        starts = self._starts()
+        passed = [
+            (queue, starts[queue], self._group, at) for queue, at in held.items() if 0 < at < starts.get(queue, 0)
+        ]
+        text = "%s: this query starts at %d, so group %s, which was at %d, does not get the messages between; "
+        log_together(
+            _log, logging.WARNING, text + "a new checkpoint with startingOffsets at that position reads them", passed
+        )
 
 
 def _by_topic_and_broker(positions: Positions) -> dict[tuple[str, str], dict[MessageQueue, int]]:

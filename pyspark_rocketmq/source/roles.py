@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -138,13 +138,13 @@ class SoloRole:
         self._judge = judge
         group = options.commit.group
         self._check = GroupCheck(cluster, group, rhythm) if group else None
-        self.committer = _open_committer(options, rhythm)
+        self._pinned: Starts | None = None
+        self.committer = _open_committer(options, rhythm, self._pinned_positions)
         """Commits finished work; None if the options ask for no commits."""
         self.locks = open_locks(options, rhythm)
         self._claims = _open_claims(options, rhythm)
         self.needs_each_trigger = options.locks is not None
         """Whether the next plan may differ although brokers report the same offsets, because locks may have changed."""
-        self._pinned: Starts | None = None
         self._without_front: set[MessageQueue] = set()
         """New queues whose first offset no master has reported yet."""
 
@@ -160,6 +160,10 @@ class SoloRole:
     def is_commit_refused(self) -> bool:
         """Whether nothing is committed any more, because the group turned out to have live members."""
         return self.committer is not None and self.committer.is_refused
+
+    def _pinned_positions(self) -> Positions:
+        """Return where a query without checkpoint starts; empty for others. The committing thread may call it."""
+        return self._pinned.positions if self._pinned else {}
 
     def begin(self, position: Position | None, queues: list[MessageQueue]) -> None:
         """Raise `GroupInUse` if the group for which the query commits has live members."""
@@ -286,12 +290,12 @@ def open_locks(options: ReaderOptions, rhythm: PlannerRhythm, client_id: str | N
     return LockKeeper(open_shared_cluster(options.cluster), options.pull.group, client_id, options.locks, rhythm)
 
 
-def _open_committer(options: ReaderOptions, rhythm: PlannerRhythm) -> Committer | None:
+def _open_committer(options: ReaderOptions, rhythm: PlannerRhythm, starts: Callable[[], Positions]) -> Committer | None:
     """Return a committer to brokers, or to a local file; None if the options ask for no commits."""
     commit, local = options.commit, options.local
     if commit.group:
         cluster = open_cluster(options.cluster)  # The committing thread has connections of its own.
-        writer = OffsetWriter(cluster, commit.group, GroupCheck(cluster, commit.group, rhythm), rhythm)
+        writer = OffsetWriter(cluster, commit.group, GroupCheck(cluster, commit.group, rhythm), rhythm, starts)
         return Committer(writer.commit, commit.min_interval_s, rhythm)
     if local is None or not local.publishes:
         return None

@@ -201,6 +201,33 @@ def test_a_published_position_never_goes_back(stub: StubBroker, caplog: pytest.L
     assert caplog.text.count("ahead of this query's") == 1
 
 
+def test_a_new_query_tells_which_messages_of_its_group_it_passes(
+    stub: StubBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A query without checkpoint that starts past its group's position warns once, and names that position."""
+    fill(stub)
+    store_offsets(stub, BOTH)
+    with Run(options_for(stub, consumerGroup=GROUP, startingOffsets="latest")) as run:
+        run.trigger()
+        run.trigger()
+        await_offsets(stub, {queue_of(0): 2, queue_of(1): 2})
+    assert caplog.text.count("starts at 2, so group spark-orders, which was at 1, does not get") == 1
+
+
+@pytest.mark.parametrize("start", ["group", "earliest"])
+def test_a_new_query_that_passes_nothing_says_nothing(
+    stub: StubBroker, caplog: pytest.LogCaptureFixture, start: str
+) -> None:
+    """A query that starts at its group's position, or before it, passes no message of the group."""
+    fill(stub)
+    store_offsets(stub, BOTH)
+    with Run(options_for(stub, consumerGroup=GROUP, startingOffsets=start)) as run:
+        run.trigger()
+        run.trigger()
+        await_offsets(stub, {queue_of(0): 2, queue_of(1): 2})
+    assert "does not get" not in caplog.text
+
+
 def test_an_equal_position_is_no_news(stub: StubBroker, caplog: pytest.LogCaptureFixture) -> None:
     """If another client has committed just the query's position, there is nothing to warn of."""
     store_offsets(stub, BOTH)
