@@ -1,7 +1,7 @@
 """Archive a topic without end, and write a line when the job falls behind.
 
-    spark-submit --conf spark.executorEnv.PYSPARK_PYTHON=python3 \\
-        docs/examples/alert_on_lag.py localhost:9876 orders /data/orders /data/checkpoints/orders --most-seconds 900
+    spark-submit docs/examples/alert_on_lag.py localhost:9876 orders /data/orders /data/checkpoints/orders \\
+        --most-seconds 900
 
 A line is one JSON object on standard output, when an alert begins and when it ends; let your log collector look for
 `"alert"`. Nothing is sent to other services. The alerts of a queue, the worst first:

@@ -1,7 +1,6 @@
 """Append new messages of a topic to a Parquet table: once, from a scheduler, or at an interval.
 
-    spark-submit --conf spark.executorEnv.PYSPARK_PYTHON=python3 \\
-        docs/examples/archive_topic.py localhost:9876 orders /data/orders /data/checkpoints/orders
+    spark-submit docs/examples/archive_topic.py localhost:9876 orders /data/orders /data/checkpoints/orders
 
 The table has a folder for each day on which messages were stored. The checkpoint stores how far the job came; the
 next run goes on there. A run that is cut off repeats its last batch; Spark still finds each message in the table once.

@@ -1,7 +1,6 @@
 """Copy a topic to another one, also of another cluster: properties, tags, keys, and the order of each key.
 
-    spark-submit --conf spark.executorEnv.PYSPARK_PYTHON=python3 \\
-        docs/examples/mirror.py localhost:9876 orders other:9876 orders-copy /data/checkpoints/mirror
+    spark-submit docs/examples/mirror.py localhost:9876 orders other:9876 orders-copy /data/checkpoints/mirror
 
 Messages of one queue are read in order by one task, which writes them in order: a key's messages keep their order, as
 they are in one queue. A copy has a message id of its own; the property `SOURCE_ID` has that of the original. The

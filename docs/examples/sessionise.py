@@ -1,6 +1,6 @@
 """Append the sessions of visitors to a Parquet table, from a topic of clicks: a job with state.
 
-    spark-submit --conf spark.executorEnv.PYSPARK_PYTHON=python3 --conf spark.sql.shuffle.partitions=8 \\
+    spark-submit --conf spark.sql.shuffle.partitions=8 \\
         docs/examples/sessionise.py localhost:9876 clicks /data/sessions /data/checkpoints/sessions
 
 A message is a click: its key is the visitor, its tag the page. Clicks of a visitor without a pause of 30 minutes

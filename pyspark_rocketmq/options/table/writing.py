@@ -145,8 +145,7 @@ COMPRESSION = Option(
     choice({"ZLIB": Compression.ZLIB, "LZ4": Compression.LZ4, "ZSTD": Compression.ZSTD}),
     "ZLIB",
     native=True,
-    meaning="Compression of such bodies. Brokers store them as they are; consumers before 4.9.3 and 5.0 read only "
-    "`ZLIB`.",
+    meaning="Compression of such bodies. Brokers store them as they are; RocketMQ's consumers of 4.9 read only `ZLIB`.",
 )
 BATCH_ROWS = Option(
     "sendBatchSize",
