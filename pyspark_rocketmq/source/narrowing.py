@@ -11,11 +11,10 @@ is at most that much younger. So the search is for a time so much earlier, or la
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..broker_errors import RequestCodeNotSupported
 from ..cluster.names import is_system_topic
 from ..errors import RocketMQError
 from ..model import MessageQueue, QueueRange
@@ -121,7 +120,7 @@ def narrow_read(ranges: list[QueueRange], narrowing: Narrowing, cluster: Cluster
     kept = _fill([narrowing.offsets.cut(each) for each in taken])
     plain: set[str] = set()
     if narrowing.needs_brokers:
-        plain = _find_plain_topics(cluster, {each.queue.topic for each in kept})
+        plain = _find_plain_topics(cluster, [each.queue for each in kept])
 
     def search(times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
         return cluster.offsets.search_masters({queue: at for queue, at in times_ms.items() if queue.topic in plain})
@@ -167,22 +166,25 @@ def _is_plain_tag(tag: str) -> bool:
     return bool(tag) and tag == tag.strip() and tag.isprintable() and tag != "*" and "|" not in tag
 
 
-def _find_plain_topics(cluster: Cluster, topics: Iterable[str]) -> set[str]:
+def _find_plain_topics(cluster: Cluster, queues: Collection[MessageQueue]) -> set[str]:
     """Return the topics that are known to have one message in each record, and all messages in their queues.
 
-    Brokers put other numbers in place of the tags of their own topics.
-
     Brokers do not look at the tags within batches. Of a compacted topic, their search by time knows only the messages
-    that are not compacted yet.
+    that are not compacted yet. In their own topics they put other numbers in place of the tags.
     """
-    return {topic for topic in topics if not is_system_topic(topic) and _is_plain_topic(cluster, topic)}
+    brokers: dict[str, set[str]] = {}
+    for queue in queues:
+        brokers.setdefault(queue.topic, set()).add(queue.broker_name)
+    return {topic for topic, names in brokers.items() if _is_plain_topic(cluster, topic, names)}
 
 
-def _is_plain_topic(cluster: Cluster, topic: str) -> bool:
+def _is_plain_topic(cluster: Cluster, topic: str, broker_names: set[str]) -> bool:
+    """Return whether all of these brokers say that the topic is plain; brokers before 5.0 and proxies do not say it."""
+    if is_system_topic(topic):
+        return False
     try:
         configs = cluster.admin.fetch_topic_config(topic)
-    except RequestCodeNotSupported:
-        return True  # Brokers before 5.0 know neither batches nor compaction.
     except RocketMQError:
         return False
-    return not any(_SPECIAL.items() & (config.attributes or {}).items() for config in configs.values())
+    is_special = any(_SPECIAL.items() & (config.attributes or {}).items() for config in configs.values())
+    return broker_names <= configs.keys() and not is_special

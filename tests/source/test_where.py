@@ -23,6 +23,7 @@ from pyspark_rocketmq.source.narrowing import CLOCK_STEP_MS
 from pyspark_rocketmq.source.partition import RangePartition
 from pyspark_rocketmq.source.where import read_condition
 from pyspark_rocketmq.wire.bodies import TopicConfig
+from pyspark_rocketmq.wire.codes import ResponseCode
 
 from .driving import TOPIC, batch_options_for, queue_of
 
@@ -355,16 +356,30 @@ def test_brokers_are_not_asked_about_their_own_topics() -> None:
 # --- brokers that do not know -----------------------------------------------------------------------------------------
 
 
-def test_brokers_that_search_inexactly_are_not_asked_for_times() -> None:
-    """Brokers before 5.1.1 return the nearest message, so a time leaves out nothing there; tags are asked for."""
+def test_brokers_before_5_are_not_asked() -> None:
+    """Brokers before 5.1.1 return the nearest message, and do not tell the kind of a topic, so nothing is left out."""
     with StubBroker({TOPIC: 1}, emulate="4.9.7") as stub:
         for number in range(5):
             stub.put(TOPIC, b"", tags="A", queue_id=0, store_timestamp=number * 10 * MINUTE_MS)
         query = Query(stub, f"storeTimestamp > {time(30 * MINUTE_MS)} AND tags = 'A'")
 
-        assert (query.offsets, query.tags) == (5, {"A"})
+        assert (query.offsets, query.tags) == (5, set())
         offsets = open_cluster(batch_options_for(stub).cluster).offsets
         assert offsets.search_masters({queue_of(0): 1}) == {}
+
+
+@pytest.mark.parametrize("code", [ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.TOPIC_NOT_EXIST])
+def test_a_topic_counts_as_special_if_one_broker_does_not_tell(code: ResponseCode) -> None:
+    """If one of two brokers does not tell the topic's configuration, no broker is asked for tags or times."""
+    with StubCluster(2, topics={TOPIC: 1}) as stub:
+        for number in range(6):
+            stub.put(TOPIC, b"", tags="A", queue_id=0, store_timestamp=number * 10 * MINUTE_MS)
+        where = f"storeTimestamp > {time(30 * MINUTE_MS)} AND tags = 'A'"
+        assert Query(stub, where).tags == {"A"}
+        stub.faults.answer(code, on="GET_TOPIC_CONFIG", at="broker-a", times=None)
+        query = Query(stub, where)
+
+        assert (query.offsets, query.tags) == (6, set())
 
 
 def test_a_replica_is_not_asked_for_times() -> None:
