@@ -392,6 +392,7 @@ def test_a_replica_is_not_asked_for_times() -> None:
         assert Query(stub, where).offsets == 2 and offsets.search_masters({queue_of(0): 1}) == {queue_of(0): 1}
         stub.faults.broker_down(broker_id=0)
 
+        assert Query(stub, "tags = 'A'").tags == {"A"}, "a replica tells the topic's configuration, too"
         assert Query(stub, where).offsets == 5 and offsets.search_masters({queue_of(0): 1}) == {}
 
 
