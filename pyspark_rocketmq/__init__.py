@@ -14,19 +14,19 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .datasource import RocketMQDataSource as DefaultSource
-    from .datasource import register
+    from .datasource import read_where, register
 
-__all__ = ["DefaultSource", "__version__", "errors", "register"]
+__all__ = ["DefaultSource", "__version__", "errors", "read_where", "register"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "DefaultSource":
         return _find_source()
-    if name == "register":
+    if name in ("read_where", "register"):
         _require_pyspark()
         from . import datasource
 
-        return datasource.register
+        return getattr(datasource, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -19,13 +19,13 @@ from pyspark.sql.types import StructType
 from .boundary.arrival import travel_whole
 from .boundary.calls import runs_in_spark, spark_call
 from .errors import OptionError, RocketMQError
-from .options import WriterOptions, parse_reader_options, parse_writer_options, require_topics
+from .options import WriterOptions, condition_key, parse_reader_options, parse_writer_options, require_topics
 from .options.reader_options import ReaderOptions
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["RocketMQDataSource", "register"]
+__all__ = ["RocketMQDataSource", "read_where", "register"]
 
 
 class RocketMQDataSource(DataSource):
@@ -35,8 +35,6 @@ class RocketMQDataSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         parse_reader_options(options, stream=None)
-        self._load_id = uuid4().hex
-        """Identifies the loaded DataFrame in all of Spark's processes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return travel_whole(self)
@@ -65,12 +63,7 @@ class RocketMQDataSource(DataSource):
         from .source.batch import BatchReader
         from .source.schema import columns_declared_nullable
 
-        options, nullable = self._options(schema, stream=False), columns_declared_nullable(schema)
-        if not options.push_filters:
-            return BatchReader(options, nullable)
-        from .source.filtering_batch import FilteringBatchReader
-
-        return FilteringBatchReader(options, nullable, self._load_id)
+        return BatchReader(self._options(schema, stream=False), columns_declared_nullable(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader for `spark.readStream`.
@@ -145,6 +138,22 @@ def register(spark: SparkSession) -> None:
     if python := _worker_python(spark):
         require_worker_python(python, () if _travels_by_value() else ("pyspark_rocketmq",))
     spark.dataSource.register(RocketMQDataSource)
+
+
+def read_where(spark: SparkSession, options: Mapping[str, str], condition: str) -> DataFrame:
+    """Return the rows of a batch read that meet a condition; other messages are not read, as far as brokers can tell.
+
+    `options` are those of the format `rocketmq`. The condition has comparisons of `topic`, `brokerName`, `queueId`,
+    `queueOffset`, `storeTimestamp` and `tags` with values, joined by `AND`; raise `OptionError` if it has another one.
+
+    The DataFrame is `spark.read ... load().where(condition)`, so all that is made from it has these rows, too. Spark
+    keeps one plan of the read for each `load()`; this one suits all of them, since it depends on the condition alone.
+    """
+    from .source.where import read_condition
+
+    read_condition(condition)
+    reader = spark.read.format(RocketMQDataSource.name()).options(**{**options, **condition_key(condition)})
+    return reader.load().where(condition)
 
 
 def _worker_python(spark: SparkSession) -> str | None:

@@ -101,9 +101,12 @@ class Admin:
         self._brokers.routes.expire(topic)
 
     def fetch_topic_config(self, topic: str, deadline: Deadline | None = None) -> dict[str, TopicConfig]:
-        """Return a topic's configuration at each broker that has it, by broker name; brokers must be of 5.x."""
+        """Return a topic's configuration at each broker that has it, by broker name; brokers must be of 5.x.
+
+        A replica tells it if there is no master.
+        """
         header = GetTopicConfigRequestHeader(topic=topic)
-        replies = self._brokers.ask_each(topic, header, absent=(TopicNotExist,), deadline=deadline)
+        replies = self._brokers.ask_each(topic, header, absent=(TopicNotExist,), any_copy=True, deadline=deadline)
         configs = {name: reply.body(TopicConfig) for name, reply in replies.items()}
         return {name: replace(config, topic_name=topic) for name, config in configs.items()}
 

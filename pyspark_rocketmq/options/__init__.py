@@ -13,7 +13,14 @@ page        the page for users, generated from all this
 
 from __future__ import annotations
 
-from .parse import batch_keys, parse_helper_options, parse_reader_options, parse_writer_options, require_topics
+from .parse import (
+    batch_keys,
+    condition_key,
+    parse_helper_options,
+    parse_reader_options,
+    parse_writer_options,
+    require_topics,
+)
 from .reader_options import HelperOptions, ReaderOptions
 from .writer_options import WriterOptions
 
@@ -22,6 +29,7 @@ __all__ = [
     "ReaderOptions",
     "WriterOptions",
     "batch_keys",
+    "condition_key",
     "parse_helper_options",
     "parse_reader_options",
     "parse_writer_options",

@@ -77,7 +77,6 @@ def build_reader(given: GivenOptions) -> ReaderOptions:
         share=_build_share(given) if shares(given) else None,
         client=ClientName(given.maybe(addressing.INSTANCE_NAME), given.maybe(addressing.UNIT_NAME) or ""),
         wait_for_brokers_s=None if given.gave(start_and_stop.RETRIES) else given.get(pulling.POLL_TIMEOUT),
-        push_filters=given.get(selection.PUSH_FILTERS),
     )
 
 

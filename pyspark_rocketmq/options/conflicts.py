@@ -57,10 +57,6 @@ def _formats_no_properties(given: GivenOptions) -> bool:
     return given.gave(row_format.PROPERTIES_FORMAT) and "properties" not in chosen_columns(given)
 
 
-def _pushes_without_offsets(given: GivenOptions) -> bool:
-    return given.get(selection.PUSH_FILTERS) and not {"queueOffset", "offset"} & set(chosen_columns(given))
-
-
 def _adds_headers_to_rocketmq(given: GivenOptions) -> bool:
     return given.gave(row_format.INCLUDE_HEADERS) and given.get(row_format.ROW_LAYOUT).value == "rocketmq"
 
@@ -112,12 +108,6 @@ _READING: tuple[Rule, ...] = (
     not_with(selection.SUBSCRIBE, selection.ASSIGN, _ONE_OF_THREE),
     not_with(selection.SUBSCRIBE_PATTERN, selection.ASSIGN, _ONE_OF_THREE),
     not_with(selection.SQL_FILTER, selection.TAGS, "drop one of the two: a subscription is either"),
-    Rule(
-        selection.PUSH_FILTERS,
-        _pushes_without_offsets,
-        "not without queueOffset among the columns (layout kafka: offset), since each query needs a condition on it",
-        "add the column, or drop pushFilters",
-    ),
     Rule(
         selection.READ_RETRY_TOPIC,
         without_group(_reads_retries),

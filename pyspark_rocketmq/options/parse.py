@@ -29,6 +29,7 @@ from .writer_options import GivenBatch, WriterOptions
 
 __all__ = [
     "batch_keys",
+    "condition_key",
     "parse_helper_options",
     "parse_reader_options",
     "parse_writer_options",
@@ -38,8 +39,10 @@ __all__ = [
 _USES = {True: "S", False: "B", None: ""}
 _QUERY_KEY, _BATCH_KEY = "__rocketmqquery", "__rocketmqbatch"
 """Keys under which `writing.send` passes on which batch of which query is written."""
-_IGNORED = {"checkpointlocation", _QUERY_KEY, _BATCH_KEY}
-"""Keys that Spark or `writing.send` adds to the options of sinks."""
+_CONDITION_KEY = "__rocketmqcondition"
+"""Key under which `read_where` passes on its condition."""
+_IGNORED = {"checkpointlocation", _QUERY_KEY, _BATCH_KEY, _CONDITION_KEY}
+"""Keys that Spark, `writing.send` or `read_where` adds to the options."""
 _ENVIRONMENT = {NAME_SERVER: "NAMESRV_ADDR"}
 _log = logging.getLogger(__name__)
 
@@ -63,7 +66,8 @@ def parse_reader_options(
     if stream is not None:
         require_topics(options)
         _warn_of_open_token(options.cluster)
-    return options
+    condition = next((text for key, text in raw.items() if key.lower() == _CONDITION_KEY), "")
+    return replace(options, condition=condition)
 
 
 def parse_writer_options(
@@ -81,6 +85,11 @@ def parse_writer_options(
 def batch_keys(query_id: str, batch_id: int) -> dict[str, str]:
     """Return the keys that tell a writer which batch of which query it writes; users do not give them."""
     return {_QUERY_KEY: query_id, _BATCH_KEY: str(batch_id)}
+
+
+def condition_key(condition: str) -> dict[str, str]:
+    """Return the key that tells a reader which rows Spark keeps of its read; users do not give it."""
+    return {_CONDITION_KEY: condition}
 
 
 def _read_batch(raw: Mapping[str, str]) -> GivenBatch | None:

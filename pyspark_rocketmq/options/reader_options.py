@@ -131,8 +131,8 @@ class ReaderOptions:
     client: ClientName = field(default_factory=ClientName)
     wait_for_brokers_s: float | None = 120.0
     """Seconds for which planning repeats requests to silent brokers; None: `cluster.retries` limits them."""
-    push_filters: bool = False
-    """Whether the WHERE of a batch query narrows what is read."""
+    condition: str = ""
+    """The condition of `read_where`, by which a batch read is narrowed; empty: none."""
 
     @property
     def planning_cluster(self) -> ClusterSettings:

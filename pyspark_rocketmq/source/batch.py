@@ -17,9 +17,10 @@ from .announcing import describe_batch, describe_work
 from .catalog import QueueCatalog
 from .filters import require_filter
 from .losses import LossJournal
-from .narrowing import EVERYTHING, Narrowing, narrow_read
+from .narrowing import EVERYTHING, narrow_read
 from .partition import RangePartition, read_partition
 from .view import make_view
+from .where import read_condition
 
 if TYPE_CHECKING:
     from ..decode.decoder import RecordBatch
@@ -46,12 +47,10 @@ class BatchReader(DataSourceReader):
     @spark_call
     def partitions(self) -> list[RangePartition]:
         """Resolve start and end, log warnings about losses and unused options, and return the tasks."""
-        return self._plan(EVERYTHING)
-
-    def _plan(self, narrowing: Narrowing) -> list[RangePartition]:
         from ..cluster.cluster import open_cluster
 
         options = self.options
+        narrowing = read_condition(options.condition) if options.condition else EVERYTHING
         cluster = open_cluster(options.planning_cluster)
         catalog = QueueCatalog(cluster, options)
         queues = catalog.queues()

@@ -1,7 +1,7 @@
-"""Narrow a batch read by the conditions of its WHERE.
+"""Narrow a batch read to the messages that a condition keeps.
 
-A condition may leave out only messages that it excludes; it need not leave out all of them, because Spark applies each
-condition again to the rows. A condition that this module does not know leaves out nothing.
+Only messages that the condition excludes may be left out; not all of them need be, because Spark applies the condition
+again to the rows.
 
 Brokers search by store time in the order of offsets, and store times rise with offsets only as long as the broker's
 clock does. If no clock was ever set back by more than `CLOCK_STEP_MS`, a message stored before the message at offset x
@@ -13,22 +13,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql.datasource import (
-    ColumnPath,
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-)
-
-from ..broker_errors import RequestCodeNotSupported
+from ..cluster.names import is_system_topic
 from ..errors import RocketMQError
 from ..model import MessageQueue, QueueRange
 from ..options.reader_options import ReaderOptions
@@ -36,13 +23,12 @@ from ..options.reader_options import ReaderOptions
 if TYPE_CHECKING:
     from ..cluster.cluster import Cluster
 
-__all__ = ["CLOCK_STEP_MS", "EVERYTHING", "Narrowed", "Narrowing", "Span", "narrow_read", "narrowing_of"]
+__all__ = ["CLOCK_STEP_MS", "EVERYTHING", "Narrowed", "Narrowing", "Span", "narrow_read"]
 
 CLOCK_STEP_MS = 60_000
 """Milliseconds by which a broker's clock may have been set back without a row being left out."""
 
 _log = logging.getLogger(__name__)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_TAGS = 32
 """The most tags by which brokers are asked to filter; every pull carries them."""
 _SPECIAL = {"queue.type": "BatchCQ", "cleanup.policy": "COMPACTION"}
@@ -80,7 +66,7 @@ WHOLE = Span()
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """The messages that a WHERE may keep; None, and a span without limits, stand for all."""
+    """The messages that a condition may keep; None, and a span without limits, stand for all."""
 
     topics: frozenset[str] | None = None
     broker_names: frozenset[str] | None = None
@@ -118,109 +104,6 @@ def _meet(one: frozenset[Any] | None, other: frozenset[Any] | None) -> frozenset
     return other if one is None else one if other is None else one & other
 
 
-# --- conditions ------------------------------------------------------------------------------------------------------
-
-
-class _Near(NamedTuple):
-    """The integers next to a value: the largest that is not above it, and the smallest that is not below it."""
-
-    floor: int
-    ceiling: int
-
-
-class _Choice(NamedTuple):
-    """A column that narrows a read if it equals some values of its type."""
-
-    type: type
-    narrow: Callable[[frozenset[Any]], Narrowing]
-
-
-class _Order(NamedTuple):
-    """A column that narrows a read also by `<`, `<=`, `>` and `>=`."""
-
-    place: Callable[[Any], _Near | None]
-    """Function that returns the integers next to a value; None for a value of another type."""
-    narrow: Callable[[Span], Narrowing]
-
-
-def _place_number(value: Any) -> _Near | None:
-    return _Near(value, value) if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _place_time(value: Any) -> _Near | None:
-    """Return the whole milliseconds next to an instant; Spark passes times with their zone, and with microseconds."""
-    if not isinstance(value, datetime) or value.tzinfo is None:
-        return None
-    since, millisecond = value - _EPOCH, timedelta(milliseconds=1)
-    return _Near(since // millisecond, -(-since // millisecond))
-
-
-_QUEUE_IDS = _Choice(int, lambda found: Narrowing(queue_ids=found))
-_OFFSETS = _Order(_place_number, lambda span: Narrowing(offsets=span))
-_TIMES = _Order(_place_time, lambda span: Narrowing(times_ms=span))
-
-_COLUMNS: Mapping[str, _Choice | _Order] = {
-    "topic": _Choice(str, lambda found: Narrowing(topics=found)),
-    "brokerName": _Choice(str, lambda found: Narrowing(broker_names=found)),
-    "queueId": _QUEUE_IDS,
-    "partition": _QUEUE_IDS,
-    "tags": _Choice(str, lambda found: Narrowing(tags=found)),
-    "queueOffset": _OFFSETS,
-    "offset": _OFFSETS,
-    "storeTimestamp": _TIMES,
-    "timestamp": _TIMES,
-}
-"""The columns of both layouts whose conditions narrow a read."""
-
-
-def narrowing_of(conditions: Iterable[Filter]) -> Narrowing:
-    """Return the narrowing by conditions that must all hold."""
-    narrowing = EVERYTHING
-    for condition in conditions:
-        narrowing = narrowing.meet(_narrow_by(condition))
-    return narrowing
-
-
-def _narrow_by(condition: Filter) -> Narrowing:
-    match condition:
-        case EqualTo(column, value) | EqualNullSafe(column, value):
-            return _among(column, [value])
-        case In(column, values):
-            return _among(column, values)
-        case GreaterThan(column, value):
-            return _between(column, value, lambda near: Span(start=near.floor + 1))
-        case GreaterThanOrEqual(column, value):
-            return _between(column, value, lambda near: Span(start=near.ceiling))
-        case LessThan(column, value):
-            return _between(column, value, lambda near: Span(end=near.ceiling))
-        case LessThanOrEqual(column, value):
-            return _between(column, value, lambda near: Span(end=near.floor + 1))
-    return EVERYTHING
-
-
-def _among(path: ColumnPath, values: Iterable[Any]) -> Narrowing:
-    """Return the narrowing if a column equals one of some values; none of these columns equals NULL."""
-    known = [value for value in values if value is not None]
-    column = _COLUMNS.get(".".join(path)) if known else None
-    if isinstance(column, _Choice) and all(type(value) is column.type for value in known):
-        return column.narrow(frozenset(known))
-    if isinstance(column, _Order):
-        near = [each for each in map(column.place, known) if each]
-        return column.narrow(_hull(near)) if len(near) == len(known) else EVERYTHING
-    return EVERYTHING
-
-
-def _hull(near: Collection[_Near]) -> Span:
-    """Return the integers from the smallest of some values to the largest."""
-    return Span(min(each.ceiling for each in near), max(each.floor for each in near) + 1)
-
-
-def _between(path: ColumnPath, value: Any, limit: Callable[[_Near], Span]) -> Narrowing:
-    column = _COLUMNS.get(".".join(path))
-    near = column.place(value) if isinstance(column, _Order) else None
-    return column.narrow(limit(near)) if isinstance(column, _Order) and near else EVERYTHING
-
-
 # --- the read --------------------------------------------------------------------------------------------------------
 
 
@@ -237,7 +120,7 @@ def narrow_read(ranges: list[QueueRange], narrowing: Narrowing, cluster: Cluster
     kept = _fill([narrowing.offsets.cut(each) for each in taken])
     plain: set[str] = set()
     if narrowing.needs_brokers:
-        plain = _find_plain_topics(cluster, {each.queue.topic for each in kept})
+        plain = _find_plain_topics(cluster, [each.queue for each in kept])
 
     def search(times_ms: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
         return cluster.offsets.search_masters({queue: at for queue, at in times_ms.items() if queue.topic in plain})
@@ -247,7 +130,7 @@ def narrow_read(ranges: list[QueueRange], narrowing: Narrowing, cluster: Cluster
     if narrowing != EVERYTHING:
         count, whole = (sum(each.offset_count for each in part) for part in (kept, ranges))
         asked = f", with tags {sorted(tags)}" if tags else ""
-        _log.info("the WHERE leaves %d of %d offsets to be read%s", count, whole, asked)
+        _log.info("the condition leaves %d of %d offsets to be read%s", count, whole, asked)
     return Narrowed(kept, tags)
 
 
@@ -283,20 +166,25 @@ def _is_plain_tag(tag: str) -> bool:
     return bool(tag) and tag == tag.strip() and tag.isprintable() and tag != "*" and "|" not in tag
 
 
-def _find_plain_topics(cluster: Cluster, topics: Iterable[str]) -> set[str]:
+def _find_plain_topics(cluster: Cluster, queues: Collection[MessageQueue]) -> set[str]:
     """Return the topics that are known to have one message in each record, and all messages in their queues.
 
     Brokers do not look at the tags within batches. Of a compacted topic, their search by time knows only the messages
-    that are not compacted yet.
+    that are not compacted yet. In their own topics they put other numbers in place of the tags.
     """
-    return {topic for topic in topics if _is_plain_topic(cluster, topic)}
+    brokers: dict[str, set[str]] = {}
+    for queue in queues:
+        brokers.setdefault(queue.topic, set()).add(queue.broker_name)
+    return {topic for topic, names in brokers.items() if _is_plain_topic(cluster, topic, names)}
 
 
-def _is_plain_topic(cluster: Cluster, topic: str) -> bool:
+def _is_plain_topic(cluster: Cluster, topic: str, broker_names: set[str]) -> bool:
+    """Return whether all of these brokers say that the topic is plain; brokers before 5.0 and proxies do not say it."""
+    if is_system_topic(topic):
+        return False
     try:
         configs = cluster.admin.fetch_topic_config(topic)
-    except RequestCodeNotSupported:
-        return True  # Brokers before 5.0 know neither batches nor compaction.
     except RocketMQError:
         return False
-    return not any(_SPECIAL.items() & (config.attributes or {}).items() for config in configs.values())
+    is_special = any(_SPECIAL.items() & (config.attributes or {}).items() for config in configs.values())
+    return broker_names <= configs.keys() and not is_special

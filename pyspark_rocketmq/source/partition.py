@@ -41,7 +41,7 @@ class RangePartition(InputPartition):
 
     ranges: tuple[QueueRange, ...]
     tags: frozenset[str] = frozenset()
-    """Tags that a batch query asks brokers for because of its WHERE, instead of those of the options; empty: none."""
+    """Tags that brokers are asked for because of a condition, instead of those of the options; empty: none."""
 
 
 @cache

@@ -57,7 +57,6 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "commitOffsets": ("none", {"consumerGroup": "spark-orders"}),
     "persistConsumerOffsetInterval": ("5s", {"consumerGroup": "spark-orders"}),
     "readRetryTopic": ("true", {"consumerGroup": "spark-orders"}),
-    "pushFilters": ("true", {}),
     "maxReconsumeTimes": ("3", {}),
     "delayLevelWhenNextConsume": ("-1", {}),
     "pullBatchSize": ("64", {}),
@@ -114,7 +113,7 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
 """
 
 ONE_OF_THREE = {"subscribe", "subscribePattern", "assign"}
-BATCH_ONLY = {"pushFilters", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"}
+BATCH_ONLY = {"endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"}
 HELPERS_ONLY = {"maxReconsumeTimes", "delayLevelWhenNextConsume", "deadLetterTopic"}
 
 

@@ -171,14 +171,6 @@ def test_a_server_is_needed() -> None:
     assert error.code == "OPTION_MISSING" and "nameServer (host:9876)" in str(error)
 
 
-def test_filters_need_a_column_of_offsets() -> None:
-    """If `pushFilters` is set, the columns must have the offset, on which each query needs a condition."""
-    error = error_of(LEAST | {"pushFilters": "true", "columns": "body"}, stream=False)
-
-    assert (error.option, error.code) == ("pushFilters", "OPTION_CONFLICT") and "queueOffset" in str(error)
-    assert read(LEAST | {"pushFilters": "true", "rowLayout": "kafka"}, stream=False).push_filters
-
-
 @pytest.mark.parametrize("stream", [True, False])
 def test_something_must_be_read(stream: bool) -> None:
     """If a read selects no topics, it is refused; while the use is unknown it is not, since a write needs no topics."""

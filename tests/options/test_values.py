@@ -107,7 +107,6 @@ WRONG = [
     ("rowLayout", "avro", "rocketmq, kafka"),
     ("columns", "body,nothing", "brokerName"),
     ("includeHeaders", "1", "true, false"),
-    ("pushFilters", "yes", "true, false"),
     ("propertiesFormat", "xml", "map, json"),
     ("includeSystemProperties", "on", "true, false"),
     ("checkCrc", "on", "true, false"),

@@ -1,4 +1,4 @@
-"""Test queries whose WHERE narrows what is read, through Spark."""
+"""Test reads that a condition narrows, through Spark."""
 
 from __future__ import annotations
 
@@ -8,35 +8,32 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker_stub import StubBroker
-from tests.spark.queries import TOPIC, batch, stream
+from pyspark_rocketmq import read_where
+from pyspark_rocketmq.errors import OptionError
+from tests.spark.queries import TOPIC, batch, given
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
-SETTING = "spark.sql.python.filterPushdown.enabled"
-ANCHOR = "queueOffset >= 0"
 HOUR_MS = 3_600_000
-WHERES = [
+CONDITIONS = [
     "tags = 'A'",
-    "tags IN ('A', NULL, 'nobody')",
-    "tags = lower('A')",
-    "tags <=> NULL",
-    "tags <> 'A'",
-    "NOT (tags IN ('A', 'B'))",
-    "tags = NULL",
+    "TAGS in ('A', 'nobody')",
     "topic = 'orders' AND queueId = 1",
-    "queueId IN (1, 7)",
+    "queueId IN (1, 99999999999)",
     "queueOffset BETWEEN 2 AND 4",
-    "queueOffset > 2.5",
-    "queueOffset IN (1, 3) AND tags <=> 'B'",
-    "storeTimestamp >= TIMESTAMP '1970-01-01 05:00:00'",
-    "storeTimestamp < '1970-01-01 05:00:00.0005'",
+    "queueOffset > -99999999999999999999999 AND queueOffset<=3",
+    "queueOffset IN (1, 3) AND tags = 'B'",
+    "storeTimestamp >= TIMESTAMP '1970-01-01 05:00:00Z'",
+    "storeTimestamp < TIMESTAMP '1970-01-01T14:00:00.0005+09:00' AND brokerName = 'broker-a'",
     "storeTimestamp = TIMESTAMP '1970-01-01 05:00:00Z'",
-    "storeTimestamp > TIMESTAMP_NTZ '1970-01-01 05:00:00'",
-    "storeTimestamp >= DATE '1970-01-01' AND tags = 'A'",
-    "storeTimestamp < '1970-01-01' OR tags = 'A'",
+]
+SETTINGS = [
+    {},
+    {"spark.sql.python.filterPushdown.enabled": "true", "spark.sql.session.timeZone": "Asia/Tokyo"},
+    {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.ansi.enabled": "false"},
 ]
 
 
@@ -50,74 +47,58 @@ def stub() -> Iterator[StubBroker]:
         yield broker
 
 
-@pytest.fixture
-def pushing(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session, in which Spark hands conditions to sources."""
-    spark.conf.set(SETTING, True)
+@pytest.fixture(params=SETTINGS, ids=["plain", "pushdown", "ntz"])
+def session(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """The session with settings that change what conditions mean, or whether Spark hands them to sources."""
+    before = {name: spark.conf.get(name) for name in request.param}
+    for name, value in request.param.items():
+        spark.conf.set(name, value)
     yield spark
-    spark.conf.unset(SETTING)
-
-
-def filtered(spark: SparkSession, stub: StubBroker, **options: str) -> DataFrame:
-    """Return a batch read that WHEREs narrow."""
-    return batch(spark, stub, pushFilters="true", **options).where(ANCHOR)
+    for name, old in before.items():
+        spark.conf.set(name, str(old))
 
 
 def bodies(frame: DataFrame) -> list[str]:
     return sorted(row.body.decode() for row in frame.collect())
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
-def test_a_where_gives_the_same_rows(pushing: SparkSession, stub: StubBroker, zone: str) -> None:
-    """With any WHERE of SQL, in any time zone of the session, rows are the same with and without `pushFilters`."""
-    zone_before = pushing.conf.get("spark.sql.session.timeZone")
-    pushing.conf.set("spark.sql.session.timeZone", zone)
-    try:
-        everything = batch(pushing, stub).cache()
-        for where in WHERES:
-            assert bodies(filtered(pushing, stub).where(where)) == bodies(everything.where(where)), where
-        everything.unpersist()
-    finally:
-        pushing.conf.set("spark.sql.session.timeZone", str(zone_before))
+def test_a_condition_gives_the_same_rows(session: SparkSession, stub: StubBroker) -> None:
+    """`read_where` gives the rows of `where`, whatever the session's settings are."""
+    everything = batch(session, stub).cache()
+    for condition in CONDITIONS:
+        rows = bodies(everything.where(condition))
+        assert bodies(read_where(session, given(stub), condition)) == rows, condition
+    everything.unpersist()
 
 
-def test_a_where_leaves_out_queues(pushing: SparkSession, stub: StubBroker) -> None:
-    """A condition on the queue leaves one task; the plan lists no pushed filters, as Spark applies them again."""
-    frame = filtered(pushing, stub).where("queueId = 1")
-
-    assert frame.rdd.getNumPartitions() == 1 and filtered(pushing, stub).rdd.getNumPartitions() == 2
-    plan = str(frame._jdf.queryExecution().toString())
-    assert "queueId" in plan.partition("Physical Plan")[2]
-
-
-def test_the_setting_of_spark_is_named(spark: SparkSession, stub: StubBroker) -> None:
-    """If Spark does not hand over conditions, its error names the setting and the method, which is our option."""
-    with pytest.raises(Exception, match=r"implements pushFilters.*spark.sql.python.filterPushdown.enabled"):
-        filtered(spark, stub).collect()
-
-
-def test_a_query_without_the_anchor_is_refused(pushing: SparkSession, stub: StubBroker) -> None:
-    """Without the condition on offsets, a query is refused, with and without a WHERE."""
-    frame = batch(pushing, stub, pushFilters="true")
-    for query in (frame, frame.where("tags = 'A'")):
-        with pytest.raises(Exception, match=r"\[OPTION_MISSING\] pushFilters.*right behind load"):
-            query.collect()
-
-
-def test_each_query_of_a_dataframe_has_its_own_rows(pushing: SparkSession, stub: StubBroker) -> None:
-    """Queries of one DataFrame with other WHEREs, in any order and within one query, have the rows that SQL says."""
-    frame = filtered(pushing, stub)
+def test_all_that_is_made_of_the_dataframe_has_its_rows(session: SparkSession, stub: StubBroker) -> None:
+    """Each query of the DataFrame, in any order, and each part of one query, has the rows that SQL says."""
+    frame = read_where(
+        session, given(stub), "queueOffset BETWEEN 1 AND 6 AND storeTimestamp > TIMESTAMP '1970-01-01 00:00:00Z'"
+    )
     red, blue = frame.where("tags = 'A'"), frame.where("tags = 'B' AND queueId = 0")
 
-    assert [red.count(), frame.count(), blue.count(), red.count()] == [6, 16, 2, 6]
-    assert len(red.union(blue).collect()) == 8
-    fresh = filtered(pushing, stub)
-    both = fresh.where("queueId = 1").union(fresh.where("queueId = 0")).union(fresh)
-    assert bodies(both) == sorted([str(number) for number in range(16)] * 2)
+    assert [red.count(), frame.count(), blue.count(), red.count(), frame.limit(99).count()] == [4, 12, 2, 4, 12]
+    assert red.union(blue).union(frame).count() == 18
+    assert len(frame.alias("a").join(red.alias("b"), "body").collect()) == 4
+    assert len(red.crossJoin(frame.select("topic")).collect()) == 48
+    cached = red.cache()
+    assert [cached.count(), frame.where("tags = 'A'").count(), frame.count()] == [4, 4, 12]
+    cached.unpersist()
+    frame.createOrReplaceTempView("narrowed")
+    counts = "SELECT (SELECT count(*) FROM narrowed WHERE tags = 'A') AS red, (SELECT count(*) FROM narrowed) AS rows"
+    assert [tuple(row) for row in session.sql(counts).collect()] == [(4, 12)]
+    asks = "SELECT * FROM narrowed n WHERE tags = 'A' AND EXISTS (SELECT 1 FROM narrowed m WHERE m.body = n.body)"
+    assert session.sql(asks).count() == session.table("narrowed").where("tags = 'A'").count() == 4
 
 
-def test_a_stream_has_no_such_option(spark: SparkSession, stub: StubBroker) -> None:
-    """The option is refused for a stream, with the use it belongs to."""
-    query = stream(spark, stub, pushFilters="true").writeStream.format("noop").start()
-    with pytest.raises(Exception, match=r"\[OPTION_SCOPE\] pushFilters"):
-        query.awaitTermination(60)
+def test_a_condition_leaves_out_queues(spark: SparkSession, stub: StubBroker) -> None:
+    """A condition on the queue leaves one task."""
+    assert read_where(spark, given(stub), "queueId = 1").rdd.getNumPartitions() == 1
+    assert read_where(spark, given(stub), "queueOffset >= 0").rdd.getNumPartitions() == 2
+
+
+def test_other_conditions_are_refused_at_once(spark: SparkSession, stub: StubBroker) -> None:
+    """A condition that narrows no read is refused before anything is read."""
+    with pytest.raises(OptionError, match=r"put other conditions into \.where\(\)"):
+        read_where(spark, given(stub), "tags <> 'A'")

@@ -66,15 +66,5 @@ READ_RETRY_TOPIC = Option(
     meaning="Also read messages that the group sent back, from its topic `%RETRY%<consumerGroup>`, which need not "
     "exist yet.",
 )
-PUSH_FILTERS = Option(
-    "pushFilters",
-    "B",
-    BOOLEAN,
-    "false",
-    meaning="The WHERE of a query narrows what is read: conditions on `topic`, `brokerName`, `queueId`, `queueOffset`, "
-    "`storeTimestamp` and `tags`. Needs `spark.sql.python.filterPushdown.enabled=true`, and `queueOffset >= 0` right "
-    "behind `load()`: [filter in WHERE](how-to/filter-in-where.md). Streams cannot do this, and columns are chosen by "
-    "`columns`.",
-)
 
 SECTION = section("What to read", globals())
