@@ -19,6 +19,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from itertools import count
+from os import PathLike
 from pathlib import Path
 from string import ascii_lowercase
 from types import TracebackType
@@ -143,7 +144,7 @@ _FORMS: dict[str, tuple[tuple[type, ...], str]] = {
     "port": ((int,), "a number"),
     "tls": ((TlsFiles, type(None)), "TlsFiles(certificate, key)"),
     "acl": ((Mapping,), "{access key: secret}"),
-    "data": ((str, Path, type(None)), "the path of a folder"),
+    "data": ((str, PathLike, type(None)), "the path of a folder"),
     "grpc_port": ((int,), "a number"),
     "like_apache": ((bool,), "True or False"),
     "frozen_clock": ((bool,), "True or False"),
