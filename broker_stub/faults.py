@@ -299,6 +299,8 @@ class Faults:
 
 def _find_request(on: RequestCode | str | None, at: str | None) -> RequestCode | str | None:
     """Return the request code that a text names; raise OptionError if there is none. At the proxy, keep the text."""
+    if not isinstance(on, int | str | None):
+        raise OptionError("on", str(on), "does not name one request", advice="script a fault for each request")
     if not isinstance(on, str) or at == PROXY:
         return on
     if on not in RequestCode.__members__:

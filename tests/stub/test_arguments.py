@@ -113,6 +113,7 @@ def test_faults_have_known_arguments() -> None:
         (lambda stub: stub.faults.busy(at="broker-b"), "has no broker of this name; did you mean broker-a?"),
         (lambda stub: stub.faults.busy(at="nameserver"), "did you mean name server?"),
         (lambda stub: stub.faults.busy(on="pull_message"), "did you mean PULL_MESSAGE?"),
+        (lambda stub: stub.faults.busy(on=["PULL_MESSAGE"]), "does not name one request; script a fault for each"),
         (lambda stub: stub.faults.delay("100"), "ms = '100': is a str, no number of milliseconds"),
         (lambda stub: stub.faults.answer("SYSTEM_BUSY"), "code = 'SYSTEM_BUSY': is a str"),
         (lambda stub: stub.faults.broker_down(broker_id=2), "broker_id = '2': no broker has it"),
