@@ -21,12 +21,12 @@ from typing import Any, TextIO
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
+from .arguments import LAST_PORT
 from .releases import RELEASES
 from .server import TlsFiles
 from .stub import LOOPBACK, Options, StubCluster
 
 NAME_SERVER_PORT, GRPC_PORT = 9876, 8081
-_LAST_PORT = 65_535
 NO_ENDPOINTS = "-"
 STDIN = "-"
 _USERS_FORM = "give a UTF-8 file with one KEY:SECRET per line, or - for the standard input"
@@ -108,8 +108,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _options(given: argparse.Namespace) -> Options:
     for option, port in (("--port", given.port), ("--grpc-port", given.grpc_port)):
-        if not 0 <= port <= _LAST_PORT:
-            raise OptionError(option, str(port), "not a port", advice=f"give 1 to {_LAST_PORT}, or 0 for a free one")
+        if not 0 <= port <= LAST_PORT:
+            raise OptionError(option, str(port), "not a port", advice=f"give 1 to {LAST_PORT}, or 0 for a free one")
     options = Options(
         host=given.host, port=given.port, grpc_port=given.grpc_port, data=given.data, emulate=given.emulate
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from numbers import Integral, Real
 
 from pyspark_rocketmq.errors import OptionError
 
@@ -11,9 +13,25 @@ from .releases import Release
 from .requests import Refusal
 from .topic_table import MOST_QUEUES, check_name
 
-__all__ = ["check_body", "check_known", "check_texts", "check_topic", "check_topics", "suggest"]
+__all__ = [
+    "LAST_PORT",
+    "check_body",
+    "check_brokers",
+    "check_count",
+    "check_instant",
+    "check_known",
+    "check_ms",
+    "check_texts",
+    "check_topic",
+    "check_topics",
+    "check_types",
+    "check_users",
+    "suggest",
+]
 
+LAST_PORT = 65_535
 _FORM = 'give {name: number of queues}, for example {"orders": 4}'
+_INSTANT = "give milliseconds since 1970, for example int(moment.timestamp() * 1000)"
 
 
 def check_known(where: str, given: Iterable[str], known: Collection[str]) -> None:
@@ -22,6 +40,65 @@ def check_known(where: str, given: Iterable[str], known: Collection[str]) -> Non
         if name not in known:
             advice = suggest(name, known) or f"its arguments are {', '.join(known)}"
             raise OptionError(name, None, f"{where} has no such argument", advice=advice, code="OPTION_UNKNOWN")
+
+
+def check_types(given: Mapping[str, object], forms: Mapping[str, tuple[tuple[type, ...], str]]) -> None:
+    """Raise `OptionError` if an argument has none of its types; the error has their form, and not the value."""
+    for name, value in given.items():
+        types, form = forms[name]
+        if not isinstance(value, types):
+            raise OptionError(name, None, f"is {_kind(value)}", advice=f"give {form}")
+
+
+def check_users(users: Mapping[str, str]) -> None:
+    """Raise `OptionError` unless each access key has a secret; the error contains none."""
+    for key, secret in users.items():
+        if not (isinstance(key, str) and isinstance(secret, str) and key and secret):
+            raise OptionError("acl", None, "has a user without a secret", advice="give {access key: secret}, both text")
+
+
+def check_count(name: str, value: object, least: int, most: float = math.inf) -> None:
+    """Raise `OptionError` unless a value is a whole number from `least` to `most`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        what = f"is {_kind(value)}, no whole number"
+    elif not least <= int(value) <= most:
+        what = "out of range"
+    else:
+        return
+    advice = f"give a number from {least} to {most}" if most < math.inf else f"give a number of {least} or more"
+    raise OptionError(name, str(value), what, advice=advice)
+
+
+def check_ms(name: str, value: object, *, least: float = 0) -> None:
+    """Raise `OptionError` unless a value is a time span in milliseconds, of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        what = f"is {_kind(value)}, no number of milliseconds"
+        raise OptionError(name, str(value), what, advice="give a number")
+    if float(value) < least:
+        advice = "give 0 or more; faults.clock_jump moves the wall clock back"
+        raise OptionError(name, str(value), "time does not run backwards", advice=advice)
+
+
+def check_instant(name: str, value: object) -> None:
+    """Raise `OptionError` unless a value is a time in milliseconds, or None."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):
+        raise OptionError(name, str(value), f"is {_kind(value)}, no whole number of milliseconds", advice=_INSTANT)
+
+
+def check_brokers(brokers: object) -> None:
+    """Raise `OptionError` unless a value is a number of brokers, or a list of their names."""
+    if isinstance(brokers, int) and not isinstance(brokers, bool):
+        what, advice = ("a cluster without brokers" if brokers < 1 else ""), "give a number of 1 or more"
+    elif isinstance(brokers, Mapping):
+        what, advice = "does not name brokers", f"give topics={brokers!r}"
+    elif isinstance(brokers, str):
+        what, advice = "is text, not a list of names", f"give [{brokers!r}]"
+    elif not isinstance(brokers, Sequence) or not all(isinstance(name, str) for name in brokers):
+        what, advice = "is no list of names", 'give a number, or names, for example ["broker-a"]'
+    else:
+        what, advice = ("" if brokers else "a cluster without brokers"), "give names, or a number of brokers"
+    if what:
+        raise OptionError("brokers", str(brokers), what, advice=advice)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -75,10 +152,15 @@ def check_body(body: object) -> None:
         raise OptionError("body", str(body), f"is {_kind(body)}, and the body of a message is bytes", advice=advice)
 
 
-def check_texts(properties: Mapping[str, object]) -> None:
+def check_texts(properties: object) -> None:
     """Raise `OptionError` if a property, tag or key is not text."""
+    if not isinstance(properties, Mapping):
+        advice = "give {name: text}"
+        raise OptionError("properties", str(properties), f"is {_kind(properties)}, no mapping", advice=advice)
     for name, value in properties.items():
-        if value and not isinstance(value, str):
+        if not isinstance(name, str):
+            raise OptionError("properties", str(name), f"the name is {_kind(name)}", advice="give text")
+        if value is not None and not isinstance(value, str):
             what = f"is {_kind(value)}, and properties are text"
             raise OptionError(name, str(value), what, advice="give text; several keys have blanks between them")
 
@@ -86,4 +168,4 @@ def check_texts(properties: Mapping[str, object]) -> None:
 def _kind(value: object) -> str:
     """Return the type of a value with its article."""
     name = type(value).__name__
-    return f"an {name}" if name[0] in "aeiou" else f"a {name}"
+    return "None" if value is None else f"an {name}" if name[0] in "aeiou" else f"a {name}"

@@ -10,6 +10,7 @@ Faults of the cluster happen at once: a broker goes down, a slave lags, a queue 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TypedDict, TypeVar, Unpack
@@ -19,7 +20,7 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.wire.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.wire.header import Command
 
-from .arguments import check_known, suggest
+from .arguments import check_count, check_known, check_ms, suggest
 from .requests import ReplyFault, response
 from .state import Broker, Cluster
 
@@ -161,6 +162,7 @@ class Faults:
 
     def answer(self, code: int, remark: str = "scripted", **when: Unpack[FaultTarget]) -> Fault:
         """Script a fault: respond with this response code and remark instead of carrying out the request."""
+        check_count("code", code, 0)
         return self._add(f"answer {code}", when, make_response=lambda: response(code, {}, remark=remark))
 
     def busy(self, **when: Unpack[FaultTarget]) -> Fault:
@@ -176,10 +178,12 @@ class Faults:
 
         So a broker says, for example, that it has stored a message and its replica has not (`FLUSH_SLAVE_TIMEOUT`).
         """
+        check_count("code", code, 0)
         return self._add(f"status {code}", _forbid_proxy(when), status=code)
 
     def delay(self, ms: int, **when: Unpack[FaultTarget]) -> Fault:
         """Script a fault: carry out the request at once, but send the response `ms` later, by the stub's clock."""
+        check_ms("ms", ms)
         return self._add(f"delay by {ms} ms", when, ReplyFault(delay_ms=ms))
 
     def drop_reply(self, **when: Unpack[FaultTarget]) -> Fault:
@@ -210,9 +214,20 @@ class Faults:
         status: int | None = None,
     ) -> Fault:
         check_known(f"a fault ({what})", when, FaultTarget.__annotations__)
-        on = _find_request(when.get("on"), when.get("at"))
-        fault = Fault(what, on, when.get("at"), when.get("times", 1), reply_fault, make_response, status)
+        at, times = when.get("at"), when.get("times", 1)
+        if times is not None:
+            check_count("times", times, 1)
+        if at not in (None, NAME_SERVER, PROXY):
+            self._check_broker(at)
+        fault = Fault(what, _find_request(when.get("on"), at), at, times, reply_fault, make_response, status)
         return self._control.run(lambda: self._script.add(fault))
+
+    def _check_broker(self, name: str) -> None:
+        """Raise `OptionError` unless a broker has this name."""
+        known = self._control.run(lambda: sorted({broker.name for broker in self._cluster.brokers}))
+        if name not in known:
+            advice = suggest(str(name), [*known, NAME_SERVER, PROXY]) or f"it has {', '.join(known)}"
+            raise OptionError("at", str(name), "the stub has no broker of this name", advice=advice)
 
     # --- faults of brokers -------------------------------------------------------------------------------------------
 
@@ -238,7 +253,10 @@ class Faults:
 
     def _act_on_brokers(self, name: str | None, act: Callable[[Broker], None], broker_id: int | None = None) -> None:
         def act_on_all() -> None:
-            for broker in self._cluster.find_brokers(name, broker_id):
+            brokers = self._cluster.find_brokers(name, broker_id)
+            if not brokers:
+                raise OptionError("broker_id", str(broker_id), "no broker has it", advice="0 is a master, 1 a slave")
+            for broker in brokers:
                 act(broker)
 
         self._control.run(act_on_all)
@@ -256,10 +274,18 @@ class Faults:
 
     def lose_queue(self, topic: str, broker: str | None = None) -> None:
         """Remove the last queue of a topic, with its messages, at each master, or only at the master named `broker`."""
+        self._control.run(lambda: self._require_topic(topic))
         self._act_on_brokers(broker, lambda broker: broker.remove_queue(topic))
+
+    def _require_topic(self, topic: str) -> None:
+        known = {config.topic_name for broker in self._cluster.brokers for config in broker.topics}
+        if topic not in known:
+            advice = suggest(topic, known) or "name a topic that exists"
+            raise OptionError("topic", topic, "no broker has it, so it has no queue to lose", advice=advice)
 
     def clock_jump(self, ms: int) -> None:
         """Move the wall time forward by `ms`, or back if `ms` is negative; no timer becomes due by that."""
+        check_ms("ms", ms, least=-math.inf)
         self._control.run(lambda: self._cluster.clock.jump(ms))
 
     def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
@@ -273,10 +299,12 @@ class Faults:
 
 def _find_request(on: RequestCode | str | None, at: str | None) -> RequestCode | str | None:
     """Return the request code that a text names; raise OptionError if there is none. At the proxy, keep the text."""
+    if not isinstance(on, int | str | None):
+        raise OptionError("on", str(on), "does not name one request", advice="script a fault for each request")
     if not isinstance(on, str) or at == PROXY:
         return on
     if on not in RequestCode.__members__:
-        advice = suggest(on, RequestCode.__members__) or "give the name of a code, for example PULL_MESSAGE"
+        advice = suggest(on.upper(), RequestCode.__members__) or "give the name of a code, for example PULL_MESSAGE"
         raise OptionError("on", on, "no such request", advice=advice)
     return RequestCode[on]
 

@@ -19,6 +19,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from itertools import count
+from os import PathLike
 from pathlib import Path
 from string import ascii_lowercase
 from types import TracebackType
@@ -29,7 +30,21 @@ from pyspark_rocketmq.model import Address, MessageQueue
 from pyspark_rocketmq.wire.record import Record
 
 from .access_control import AccessControl
-from .arguments import check_body, check_known, check_texts, check_topic, check_topics, suggest
+from .arguments import (
+    LAST_PORT,
+    check_body,
+    check_brokers,
+    check_count,
+    check_instant,
+    check_known,
+    check_ms,
+    check_texts,
+    check_topic,
+    check_topics,
+    check_types,
+    check_users,
+    suggest,
+)
 from .bulk_fill import fill
 from .clock import Clock
 from .data_directory import BrokerFiles, NameServerFiles
@@ -90,6 +105,7 @@ class StubClock:
 
     def advance(self, ms: int) -> None:
         """Move the time forward by `ms`; all timers that become due have run when this returns."""
+        check_ms("ms", ms)
         self._run(lambda: self._clock.advance(ms))
 
 
@@ -121,6 +137,21 @@ class Options(TypedDict, total=False):
     """Whether time passes only by `clock.advance`."""
 
 
+_FORMS: dict[str, tuple[tuple[type, ...], str]] = {
+    "emulate": ((str,), "the name of a release"),
+    "settings": ((Settings,), "Settings(...)"),
+    "host": ((str,), "text"),
+    "port": ((int,), "a number"),
+    "tls": ((TlsFiles, type(None)), "TlsFiles(certificate, key)"),
+    "acl": ((Mapping,), "{access key: secret}"),
+    "data": ((str, PathLike, type(None)), "the path of a folder"),
+    "grpc_port": ((int,), "a number"),
+    "like_apache": ((bool,), "True or False"),
+    "frozen_clock": ((bool,), "True or False"),
+}
+"""The types of `Options`, and what an error says to give."""
+
+
 class StubCluster:
     """A name server and `brokers` masters, each with `slaves` slaves.
 
@@ -136,7 +167,7 @@ class StubCluster:
         topics: Mapping[str, int] | None = None,
         **options: Unpack[Options],
     ) -> None:
-        check_known(type(self).__name__, options, Options.__annotations__)
+        self._check(brokers, slaves, options)
         settings = options.get("settings", DEFAULT_SETTINGS)
         release = find_release(options.get("emulate", "5.3.3"))
         check_topics({} if topics is None else topics, release)
@@ -161,6 +192,16 @@ class StubCluster:
         except BaseException:
             self._runtime.close()
             raise
+
+    def _check(self, brokers: int | Sequence[str], slaves: int, options: Options) -> None:
+        """Raise `OptionError` if an argument is unknown, or is not what it should be."""
+        check_known(type(self).__name__, options, ["brokers", "slaves", "topics", *_FORMS])
+        check_brokers(brokers)
+        check_count("slaves", slaves, 0)
+        check_types(options, _FORMS)
+        check_users(options.get("acl", {}))
+        for name in ("port", "grpc_port"):
+            check_count(name, options.get(name, 0), 0, LAST_PORT)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name_server}, {len(self.state.brokers)} brokers>"
@@ -201,10 +242,13 @@ class StubCluster:
         """Return the address of the named master as text `HOST:PORT`; without a name, that of the first master."""
         return str(self.run(lambda: self._masters(broker)[0].address))
 
-    def topic(self, name: str, queues: int = DEFAULT_QUEUES) -> StubTopic:
-        """Return a topic; create it at each master that lacks it."""
-        check_topics({name: queues}, self.state.release)
-        self.run(lambda: [master.topics.find_or_create(name, queues) for master in self._masters()])
+    def topic(self, name: str, queues: int | None = None) -> StubTopic:
+        """Return a topic; create it at each master that lacks it, with four queues unless `queues` is given.
+
+        A topic that exists with another number of queues than the given one is refused.
+        """
+        check_topics({name: DEFAULT_QUEUES if queues is None else queues}, self.state.release)
+        self.run(lambda: self._find_or_create(name, queues))
         return StubTopic(self, name)
 
     def topics(self) -> dict[str, int]:
@@ -231,7 +275,9 @@ class StubCluster:
         is like the one of an existing topic is refused.
         """
         check_body(body)
-        check_texts({"tags": tags, "keys": keys, **(properties or {})})
+        check_texts({"tags": tags, "keys": keys})
+        check_texts({} if properties is None else properties)
+        check_instant("store_timestamp", store_timestamp)
         given = {"TAGS": tags, "KEYS": keys, **(properties or {})}
         kept = {name: value for name, value in given.items() if value}
         return self.run(lambda: self._put(topic, body, kept, queue_id, broker, store_timestamp))
@@ -241,6 +287,9 @@ class StubCluster:
 
         A body begins with the message's number in ten digits; a shorter body has only the last digits.
         """
+        check_count("count", count, 0)
+        check_count("size", size, 0)
+        check_texts({"tags": tags})
         self.run(lambda: self._fill(topic, count, size, tags, broker))
 
     def messages(self, topic: str, queue_id: int | None = None, *, broker: str | None = None) -> list[Record]:
@@ -249,7 +298,8 @@ class StubCluster:
 
     def expire(self, topic: str, queue_id: int, offset: int, *, broker: str | None = None) -> None:
         """Delete the messages of a queue before an offset, as retention does; without `broker`, at the first master."""
-        self.run(lambda: self._masters(broker)[0].store.expire(topic, queue_id, offset))
+        check_count("offset", offset, 0)
+        self.run(lambda: self._expire(self._masters(broker)[0], topic, queue_id, offset))
 
     def move_queue(self, topic: str, source: str, target: str) -> MessageQueue:
         """Move a topic's last queue, with its messages and their offsets, to another broker; return the new queue.
@@ -463,6 +513,21 @@ class StubCluster:
             born_host=NOWHERE,
         )
 
+    def _find_or_create(self, topic: str, queues: int | None) -> None:
+        for master in self._masters():
+            made = master.topics.find_or_create(topic, queues or DEFAULT_QUEUES)
+            if queues not in (None, made.write_queue_nums):
+                what = f"{master.name} has the topic, with {made.write_queue_nums} queues"
+                raise OptionError("queues", str(queues), what, advice="leave queues out, or use another topic")
+
+    def _expire(self, master: Broker, topic: str, queue_id: int, offset: int) -> None:
+        config = master.topics.find(topic)
+        known = range(max(config.read_queue_nums, config.write_queue_nums) if config else 0)
+        if queue_id not in known and (topic, queue_id) not in master.store.queues:
+            what, advice = f"{master.name} has no such queue of topic {topic}", "name the broker, or another queue"
+            raise OptionError("queue_id", str(queue_id), what, advice=advice)
+        master.store.expire(topic, queue_id, offset)
+
     def _fill(self, topic: str, count: int, size: int, tags: str, broker: str | None) -> None:
         by_broker: dict[Broker, list[int]] = defaultdict(list)
         for owner, number in self._queues(topic, broker):
@@ -520,6 +585,7 @@ class StubBroker(StubCluster):
     """A stub cluster of a name server and one broker."""
 
     def __init__(self, topics: Mapping[str, int] | None = None, **options: Unpack[Options]) -> None:
+        check_known("StubBroker", options, ["topics", *_FORMS])
         super().__init__(topics=topics, **options)
 
 
@@ -530,15 +596,11 @@ def _count_queues(broker: Broker, topic: str) -> int:
 
 
 def _usual_names(count: int) -> list[str]:
-    if count < 1:
-        raise OptionError("brokers", str(count), "a cluster without brokers", advice="give a number of 1 or more")
     return [f"broker-{_letter_suffix(index)}" for index in range(count)]
 
 
 def _checked_names(names: Sequence[str]) -> Sequence[str]:
     """Return brokers' names; raise OptionError for one that occurs twice, or that cannot name a directory."""
-    if isinstance(names, str):
-        raise OptionError("brokers", names, "is text, not a list of names", advice=f"give [{names!r}]")
     for name in names:
         if not _LEGAL_BROKER.fullmatch(name) or names.count(name) > 1:
             advice = "give different names of 1 to 100 characters, without slashes"

@@ -26,6 +26,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_rocketmq import register
 
 
+def option(text: str) -> tuple[str, str]:
+    """Return name and value of an option of the form NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError("give NAME=VALUE")
+    return name, value
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the job's arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -40,7 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        type=lambda text: text.partition("=")[::2],
+        type=option,
         help="a further option of the reader, such as consumerGroup=archive; may be repeated",
     )
     return parser
@@ -79,27 +87,39 @@ def start(spark: SparkSession, given: argparse.Namespace, append: Callable[[Data
     )
 
 
-def wait_for_end(query: StreamingQuery) -> None:
-    """Wait until the query ends, or stop it when SIGTERM arrives; raise the error of a query that failed."""
+def catch_sigterm() -> threading.Event:
+    """Return an event that SIGTERM sets from now on, instead of ending the process."""
     is_asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_asked.set())
+    return is_asked
+
+
+def wait_for_end(query: StreamingQuery, is_asked: threading.Event) -> None:
+    """Wait until the query ends, or stop it when SIGTERM has arrived; raise the error of a query that failed."""
     while not is_asked.is_set() and not query.awaitTermination(1):
         pass
     query.stop()
 
 
+def count_rows(query: StreamingQuery) -> str:
+    """Return how many messages a query has read; at least so many if Spark has forgotten its first batches."""
+    batches = query.recentProgress
+    is_cut = len(batches) >= 100  # So many are kept.
+    return f"{'at least ' * is_cut}{sum(batch['numInputRows'] for batch in batches)}"
+
+
 def main() -> None:
     """Run the job; print how many messages it appended."""
     given = make_parser().parse_args()
+    is_asked = catch_sigterm()
     spark = SparkSession.builder.appName(f"archive {given.topic} in Delta").getOrCreate()
     on_databricks = "DATABRICKS_RUNTIME_VERSION" in os.environ
     if on_databricks:  # Databricks does not look for installed packages, and ends its session itself.
         register(spark)
     query = start(spark, given, append_to(given.table, given.application))
-    wait_for_end(query)
-    rows = sum(progress["numInputRows"] for progress in query.recentProgress)
-    done = f"{rows} messages appended to {given.table}"
-    print(f"stopped; {given.checkpoint} has the position" if given.every else done)
+    wait_for_end(query, is_asked)
+    done = f"{count_rows(query)} messages appended to {given.table}"
+    print(f"stopped; {given.checkpoint} has the position" if is_asked.is_set() else done)
     if not on_databricks:
         spark.stop()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,8 @@ from tests.spark.queries import WAIT_TIMEOUT_S, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
+
+every_job = pytest.mark.parametrize("path", JOBS, ids=lambda path: path.stem)
 
 MINUTE_MS = 60_000
 NINE_MS = 1_769_850_000_000
@@ -138,7 +141,128 @@ def spawned(output: Path, name: str, *words: str | Path) -> Iterator[subprocess.
             job.kill()
 
 
-@pytest.mark.parametrize("path", JOBS, ids=lambda path: path.stem)
+@pytest.mark.spark
+def test_late_clicks_are_counted(spark: SparkSession, stub: StubBroker, tmp_path: Path) -> None:
+    """If batches are limited, the watermark may pass unread clicks; the job says that it left some out."""
+    for minute in (0, 20, 100, 120):
+        stub.put("orders", b"x", keys="ada", queue_id=0, store_timestamp=NINE_MS + minute * MINUTE_MS)
+    stub.put("orders", b"x", keys="ben", queue_id=1, store_timestamp=NINE_MS + 600 * MINUTE_MS)
+    words = (stub.name_server, "orders", tmp_path / "table", tmp_path / "checkpoint")
+    job = load("sessionise")
+    query = job.start(spark, parse(job, *words, "--option", "maxOffsetsPerTrigger=2"))
+    assert query.awaitTermination(int(WAIT_TIMEOUT_S))
+
+    assert job.count_rows(query) == "5"
+    assert re.fullmatch(r", at least [123] of them too late: they are in no session", job.count_late(query))
+
+
+class FakeSession:
+    """A builder and a session, which only take words; SIGTERM arrives while the session is made, if that is asked."""
+
+    def __init__(self, *, is_signalled: bool = False) -> None:
+        self.builder = self.streams = self
+        self._is_signalled = is_signalled
+
+    def appName(self, name: str) -> FakeSession:
+        """Return itself."""
+        return self
+
+    def getOrCreate(self) -> FakeSession:
+        """Return itself."""
+        if self._is_signalled:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return self
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+    addListener = removeListener = lambda self, listener: None
+
+
+class FakeQuery:
+    """A query that has had some batches with one row each, and ends after the first wait, or gets SIGTERM there."""
+
+    def __init__(self, batches: int = 0, *, is_signalled: bool = False) -> None:
+        self.recentProgress = [{"numInputRows": 1, "stateOperators": []}] * batches
+        self.waits = self.stops = 0
+        self._is_signalled = is_signalled
+
+    def awaitTermination(self, timeout: int) -> bool:
+        """Return whether the query has ended."""
+        self.waits += 1
+        if self._is_signalled:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return not self._is_signalled
+
+    def stop(self) -> None:
+        """Count the call."""
+        self.stops += 1
+
+
+@pytest.fixture
+def run_main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., str]]:
+    """A function that runs a job's `main` with a fake session and query, and returns its last line."""
+    handler = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    def run(job: ModuleType, session: FakeSession, query: FakeQuery, *words: str) -> str:
+        monkeypatch.setattr(job, "SparkSession", session)
+        monkeypatch.setattr(job, "start", lambda *_: query)
+        places = [action.dest for action in job.make_parser()._actions if not action.option_strings]
+        monkeypatch.setattr(sys, "argv", ["job", "localhost:9876", *places[1:], *words])
+        job.main()
+        return capsys.readouterr().out.splitlines()[-1]
+
+    yield run
+    signal.signal(signal.SIGTERM, handler)
+
+
+@every_job
+def test_sigterm_while_spark_starts_is_not_forgotten(path: Path, run_main: Callable[..., str]) -> None:
+    """A signal that comes before there is a query stops it at once."""
+    query = FakeQuery()
+
+    assert run_main(load(path.stem), FakeSession(is_signalled=True), query) == "stopped; checkpoint has the position"
+    assert (query.waits, query.stops) == (0, 1)
+
+
+@every_job
+def test_a_run_that_is_stopped_is_not_called_done(path: Path, run_main: Callable[..., str]) -> None:
+    """A run from a scheduler, too, says that it was stopped, not how much it would have done."""
+    query = FakeQuery(3, is_signalled=True)
+
+    assert run_main(load(path.stem), FakeSession(), query) == "stopped; checkpoint has the position"
+    assert query.stops == 1
+
+
+@pytest.mark.parametrize("name", [path.stem for path in JOBS if path.stem != "alert_on_lag"])
+def test_a_count_is_a_bound_if_spark_forgot_batches(name: str, run_main: Callable[..., str]) -> None:
+    """Spark keeps the progress of the last 100 batches; a job with more says "at least"."""
+    job = load(name)
+
+    assert run_main(job, FakeSession(), FakeQuery(99)).startswith("99 ")
+    assert run_main(job, FakeSession(), FakeQuery(100)).startswith("at least 100 ")
+
+
+@every_job
+def test_wrong_arguments_are_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An option without a value or a name is refused before Spark starts, and its text is not repeated."""
+    job = load(path.stem)
+    for word in ("secret", "=secret"):
+        with pytest.raises(SystemExit):
+            parse(job, *["word"] * 5, "--option", word)
+        said = capsys.readouterr().err
+        assert "argument --option: give NAME=VALUE" in said and "secret" not in said
+    assert job.option("tags=a=b") == ("tags", "a=b")
+
+
+@pytest.mark.parametrize("name", ["--most-seconds", "--least-retention"])
+def test_a_limit_that_switches_alerts_off_is_refused(name: str) -> None:
+    """Nothing is above or below `nan`."""
+    with pytest.raises(SystemExit):
+        parse(load("alert_on_lag"), *["word"] * 4, name, "nan")
+
+
+@every_job
 def test_help_says_what_a_job_does(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The help of a job has its description, and a line for each argument."""
     monkeypatch.setenv("COLUMNS", "120")

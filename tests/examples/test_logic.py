@@ -102,15 +102,18 @@ def test_a_queue_has_its_worst_alert(spark: SparkSession) -> None:
     assert_df_equality(found.orderBy("topic", "alert"), wanted, ignore_nullable=True)
 
 
-def report(*messages: int | None) -> QueryReport:
-    """Return a report of a query with so many old messages in each queue; None is a queue of which nothing is known."""
+def report(*messages: int | None, missing: str | None = None) -> QueryReport:
+    """Return a report of a query with so many old messages in each queue; None is a queue of which nothing is known.
+
+    `missing` is the reason why there may be more queues.
+    """
     queues = []
     for number, count in enumerate(messages):
         figure = Figure(unknown="no answer") if count is None else Figure(count)
         age = figure if count is None else Figure(3_600 if count else 0)
         left = Figure(90_000) if count else figure if count is None else Figure()
         queues.append(QueueLag("orders", "a", number, Figure(0), figure, figure, Figure(0), figure, age, left))
-    why = None if queues else "the query has had no progress event yet"
+    why = missing if queues else "the query has had no progress event yet"
     lag = Lag(tuple(queues), TotalLag.of(queues, why))
     return QueryReport("archive", "id", "run", lag, at(9).timestamp(), Activity(0))
 
@@ -132,3 +135,22 @@ def test_a_line_tells_when_an_alert_begins_and_ends(spark: SparkSession, monkeyp
     ]
     assert {line["time"] for line in lines} == {"2026-01-31T09:00:00+00:00"}
     assert {line["query"] for line in lines} == {"archive"}
+
+
+def test_what_is_unknown_ends_no_alert(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An alert goes on while its queue, or other queues of the query, are unknown; missing queues are an alert."""
+    job = load("alert_on_lag")
+    lines: list[dict[str, object]] = []
+    monkeypatch.setattr(job, "write_line", lines.append)
+    write = job.AlertWriter(spark, parse(job, "localhost:9876", "orders", "table", "checkpoint"))
+
+    def written(given: QueryReport) -> list[tuple[object, ...]]:
+        lines.clear()
+        write(given)
+        return [(line["event"], line["topic"], line["alert"], line["reason"]) for line in lines]
+
+    assert written(report(4)) == [("begins", "orders", "behind", None)]
+    assert written(report(None)) == [("begins", "orders", "unknown", "no answer")]
+    assert written(report(4)) == [("ends", "orders", "unknown", "no answer")]
+    assert written(report(0, missing="more")) == [("begins", None, "unknown", "more")]
+    assert written(report(0)) == [("ends", "orders", "behind", None), ("ends", None, "unknown", "more")]

@@ -125,6 +125,7 @@ def test_a_red_suite_is_refused(repository: Repository) -> None:
         ("# Changelog\n\n## [Unreleased]\n\n- New.\n\n" + CHANGELOG, "does not begin with"),
         ("## [1.2.3] - soon\n\n- New.\n", "does not begin with"),
         ("## [1.2.3] - unreleased\n\n## [1.2.2] - 2026-01-01\n\n- Less.\n", "lists nothing"),
+        (CHANGELOG.replace("[1.2.2]", "[1.2.3]"), "has two sections 1.2.3"),
     ],
 )
 def test_a_changelog_without_the_version_is_refused(repository: Repository, changelog: str, reason: str) -> None:
@@ -149,6 +150,57 @@ def test_files_that_do_not_fit_are_refused(repository: Repository, name: str, te
     repository.commit()
 
     assert reason in refused(repository)
+
+
+def test_a_release_needs_a_branch(repository: Repository) -> None:
+    """Without a branch, the commit of the release would be on none."""
+    repository.git("checkout", "--quiet", "--detach")
+
+    assert "check out a branch" in refused(repository)
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("git commit --quiet --allow-empty --message other", "start again"),
+        ("echo more >> CITATION.cff", "' M CITATION.cff'; they came while the suite ran"),
+    ],
+)
+def test_only_what_was_tested_is_released(repository: Repository, command: str, reason: str) -> None:
+    """A commit or a change that comes while the suite runs is not released."""
+    repository.write(".ci/run", f"#!/bin/sh\n{command}\n")
+    repository.commit()
+
+    ran = repository.release("--apply")
+
+    assert ran.returncode == 1 and ran.stderr.startswith("no release: ") and reason in ran.stderr
+    assert repository.git("tag") == "" and not (repository.folder / "dist").exists()
+
+
+def test_a_commit_that_fails_leaves_the_tree_as_it_was(repository: Repository) -> None:
+    """If git refuses the commit of the release, the next try is not refused because of a dirty tree."""
+    hook = ".git/hooks/pre-commit"
+    repository.write(hook, "#!/bin/sh\nexit 1\n")
+    (repository.folder / hook).chmod(0o755)
+
+    ran = repository.release("--apply")
+
+    assert (ran.returncode, ran.stderr) == (1, "no release: git commit ended with exit code 1; see above\n")
+    assert (repository.git("tag"), repository.git("status", "--porcelain")) == ("", "")
+
+
+def test_a_release_that_was_cut_off_is_completed(repository: Repository) -> None:
+    """If git fails to tag, the commit stays, and the next run tags it."""
+    (repository.folder / ".git" / "refs" / "tags").rmdir()
+    repository.write(".git/refs/tags", "no folder")
+
+    assert "no release: git tag ended with exit code" in repository.release("--apply").stderr
+    (repository.folder / ".git" / "refs" / "tags").unlink()
+    head = repository.git("rev-parse", "HEAD")
+    assert repository.release("--apply").returncode == 0
+
+    assert repository.git("rev-parse", "v1.2.3^{commit}") == head
+    assert repository.git("log", "--format=%s").splitlines() == ["release: 1.2.3", "a change"]
 
 
 def test_a_version_is_released_once(repository: Repository) -> None:
@@ -181,10 +233,25 @@ def test_a_release_is_dated_committed_and_tagged(repository: Repository) -> None
     assert repository.git("status", "--porcelain") == ""
 
 
+def test_only_what_was_built_is_to_be_uploaded(repository: Repository) -> None:
+    """The command to upload names the two files, not others whose names begin with the version."""
+    repository.write("dist/pyspark_rocketmq-1.2.3.dev0.tar.gz", "old")
+
+    said = repository.release("--apply").stdout
+
+    files = "dist/pyspark_rocketmq-1.2.3-py3-none-any.whl dist/pyspark_rocketmq-1.2.3.tar.gz"
+    assert said.endswith(f"\n  python -m twine upload {files}\n")
+
+
 def test_this_version_has_a_section() -> None:
-    """The changelog begins with this version's section, and the citation names this version."""
+    """The changelog begins with this version's section; citation, README and names of wheels on pages have it."""
     version = pyspark_rocketmq.__version__
     head = re.findall(r"^## .*$", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[0]
 
     assert re.fullmatch(rf"## \[{re.escape(version)}\] - (?:unreleased|\d{{4}}-\d\d-\d\d)", head)
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"**Status:** {version}, " in (ROOT / "README.md").read_text()
+    wheels = {
+        found for page in ROOT.glob("docs/**/*.md") for found in re.findall(r"rocketmq-([\d.]+)-py3", page.read_text())
+    }
+    assert wheels == {version}

@@ -36,6 +36,41 @@ def test_clusters_are_made_to_measure(make_rocketmq):
 
 def test_a_fault_must_happen(rocketmq_broker):
     rocketmq_broker.faults.busy(on="PULL_MESSAGE")
+
+def test_faults_of_each_cluster_must_happen(make_rocketmq):
+    for stub in (make_rocketmq(), make_rocketmq()):
+        stub.faults.busy(on="PULL_MESSAGE")
+
+def test_all_are_closed():
+    import threading
+
+    assert threading.active_count() == 1
+"""
+UNFINISHED = """
+import pytest
+
+def test_fails(rocketmq_broker, make_rocketmq):
+    rocketmq_broker.faults.busy()
+    make_rocketmq().faults.busy()
+    assert rocketmq_broker.topics() == {"orders": 4}
+
+def test_is_skipped(rocketmq_broker):
+    rocketmq_broker.faults.busy()
+    pytest.skip("not today")
+
+@pytest.fixture
+def broken(rocketmq_broker):
+    rocketmq_broker.faults.busy()
+    raise OSError("the fixture is broken")
+
+def test_is_not_run(broken):
+    pass
+
+def test_all_is_closed(rocketmq_broker):
+    import threading
+
+    rocketmq_broker.close()
+    assert threading.active_count() == 1
 """
 
 
@@ -59,8 +94,18 @@ def test_fixtures_of_a_users_project(tmp_path: Path) -> None:
 
     printed = run_pytest(tmp_path, *PLUGIN, *PLUGIN)
 
-    assert "4 passed, 1 error" in printed, printed
+    assert "6 passed, 2 errors" in printed, printed
     assert "FAULT_NOT_REACHED" in printed and "ERROR at teardown of test_a_fault_must_happen" in printed
+
+
+def test_a_test_that_is_not_finished_owes_no_faults(tmp_path: Path) -> None:
+    """A test that fails, or is skipped, has no second error because of faults; its stubs are closed all the same."""
+    (tmp_path / "test_job.py").write_text(UNFINISHED)
+
+    printed = run_pytest(tmp_path, *PLUGIN)
+
+    assert "1 failed, 1 passed, 1 skipped, 1 error" in printed, printed
+    assert "FAULT_NOT_REACHED" not in printed and "the fixture is broken" in printed
 
 
 def test_the_plugin_costs_nothing_where_it_is_not_used() -> None:
