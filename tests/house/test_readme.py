@@ -34,7 +34,7 @@ def extras() -> set[str]:
 
 @pytest.mark.parametrize("command", commands())
 def test_commands_of_the_readme_exist(command: str) -> None:
-    """Each command in README.md has a target of the Makefile, a command of ours, or extras of setup.cfg, or sets up a shell."""
+    """Each command in README.md is a target of the Makefile, ours, pip with extras of setup.cfg, or sets up a shell."""
     words = [word for word in shlex.split(command) if "=" not in word]
 
     if words[0] == "make":
