@@ -23,6 +23,7 @@ from .options import WriterOptions, parse_reader_options, parse_writer_options, 
 from .options.reader_options import ReaderOptions
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 __all__ = ["RocketMQDataSource", "register"]
@@ -140,22 +141,24 @@ def register(spark: SparkSession) -> None:
     A session that looks for installed packages finds the format by itself; Connect and Databricks may not. If this
     process has the session's driver, the Python that Spark starts for planners and workers is checked first.
     """
-    from .boundary.worker_python import require_worker_python
+    from .boundary.worker_python import environment_of_workers, require_worker_python
 
-    if python := _worker_python(spark):
-        require_worker_python(python, () if _travels_by_value() else ("pyspark_rocketmq",))
+    context = _context_here(spark)
+    if context and context.pythonExec:
+        packages = () if _travels_by_value() else ("pyspark_rocketmq",)
+        require_worker_python(context.pythonExec, packages, environment_of_workers(context))
     spark.dataSource.register(RocketMQDataSource)
 
 
-def _worker_python(spark: SparkSession) -> str | None:
-    """Return the Python that a session starts for planners and workers; None where that cannot be known here.
+def _context_here(spark: SparkSession) -> SparkContext | None:
+    """Return the context that knows which Python Spark starts for planners and workers; None if that is not known here.
 
     Over Spark Connect a server starts it; Databricks manages the Python of workers in a way of its own.
     """
     if "DATABRICKS_RUNTIME_VERSION" in os.environ:
         return None
     try:
-        return spark.sparkContext.pythonExec
+        return spark.sparkContext
     except AttributeError:  # A session of Spark Connect has no context.
         return None
 
