@@ -87,7 +87,8 @@ def test_a_member_with_a_checkpoint_says_that_the_group_counts_too(
         run.trigger()
 
     said = "goes on from its checkpoint or the group's positions, whichever are larger; at most 0 messages to read"
-    assert told(caplog) == [f"reads 2 queues of orders; is a member of group {GROUP}; {said}"]
+    [line] = told(caplog)
+    assert line.endswith(f"; is a member of group {GROUP}; {said}")
 
 
 def test_messages_of_queues_without_a_known_start_are_not_counted_as_none(
