@@ -17,7 +17,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from .boundary.arrival import travel_whole
-from .boundary.calls import runs_in_spark, spark_call
+from .boundary.calls import place_in_spark, runs_in_spark, spark_call
+from .boundary.lines import show_lines
 from .errors import OptionError, RocketMQError
 from .options import WriterOptions, parse_reader_options, parse_writer_options, require_topics
 from .options.reader_options import ReaderOptions
@@ -79,13 +80,14 @@ class RocketMQDataSource(DataSource):
         Spark's planner hides an error of this method behind an error of its own. So there the reader is returned all
         the same, and its first call raises the error.
         """
+        if not runs_in_spark():
+            return self._make_stream_reader(schema)
         from .source.refused import RefusedStreamReader
 
+        show_lines(place_in_spark(self.place()))
         try:
             return self._make_stream_reader(schema)
         except RocketMQError as error:
-            if not runs_in_spark():
-                raise
             return RefusedStreamReader(error)
 
     def _make_stream_reader(self, schema: StructType) -> DataSourceStreamReader:

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 
 import pytest
 from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_rocketmq.boundary.calls import place_in_spark
 from pyspark_rocketmq.boundary.lines import LEVEL_VARIABLE, LineHandler, show_lines
+from pyspark_rocketmq.datasource import RocketMQDataSource
 from tests.boundary.fixtures import LOGGER
 
 pytestmark = pytest.mark.usefixtures("spark_process")
@@ -130,6 +132,18 @@ def test_a_handler_of_the_program_is_enough(capsys: pytest.CaptureFixture[str]) 
     LOGGER.warning("news")
 
     assert capsys.readouterr().err == ""
+
+
+def test_a_warning_about_options_of_a_stream_has_time_and_level(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first thing that a planner's process does is to make the reader; what that logs is a whole line, too."""
+    given = {"nameServer": "h:1", "subscribe": "orders", "strictOptions": "warn", "subscibe": "x"}
+    source = RocketMQDataSource(given)
+    LOGGER.handlers.clear()
+    with bare_root():
+        source.streamReader(StructType([StructField("body", BinaryType())]))
+
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith("WARNING rocketmq [driver, options]: option subscibe is not known here and has no effect")
 
 
 def test_a_place_on_the_driver() -> None:
