@@ -100,7 +100,7 @@ def _minor(release: str) -> list[str]:
 def _refuse(command: str, why: str) -> SparkSetupError:
     what = f"Spark would run its planner and workers with {command}, which cannot do it: {why}"
     advice = (
-        f"export PYSPARK_PYTHON={sys.executable} before the session starts, or the path of the same Python where "
-        "executors have it elsewhere"
+        f"export PYSPARK_PYTHON={sys.executable} before the session starts; where executors have it elsewhere, give "
+        "their path in spark.sql.execution.pyspark.python"
     )
     return SparkSetupError(what, advice=advice)

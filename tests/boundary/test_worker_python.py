@@ -79,9 +79,12 @@ def test_missing_packages_are_refused(make_python: MakePython) -> None:
 
 
 def test_a_program_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    """A wrong PYSPARK_PYTHON is named."""
-    with pytest.raises(SparkSetupError, match="there is no such program on the driver"):
+    """A wrong PYSPARK_PYTHON is named, such as the path of an archive that only executors unpack."""
+    with pytest.raises(SparkSetupError, match="there is no such program on the driver") as refused:
         require_worker_python(str(tmp_path / "python9"))
+
+    elsewhere = "where executors have it elsewhere, give their path in spark.sql.execution.pyspark.python"
+    assert str(refused.value).endswith(f"export PYSPARK_PYTHON={sys.executable} before the session starts; {elsewhere}")
 
 
 @pytest.mark.parametrize("code", [0, 1])
