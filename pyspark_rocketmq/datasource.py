@@ -17,12 +17,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from .boundary.arrival import travel_whole
-from .boundary.calls import runs_in_spark, spark_call
+from .boundary.calls import place_in_spark, runs_in_spark, spark_call
+from .boundary.lines import show_lines
 from .errors import OptionError, RocketMQError
 from .options import WriterOptions, condition_key, parse_reader_options, parse_writer_options, require_topics
 from .options.reader_options import ReaderOptions
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["RocketMQDataSource", "read_where", "register"]
@@ -71,13 +73,14 @@ class RocketMQDataSource(DataSource):
         Spark's planner hides an error of this method behind an error of its own. So there the reader is returned all
         the same, and its first call raises the error.
         """
+        if not runs_in_spark():
+            return self._make_stream_reader(schema)
         from .source.refused import RefusedStreamReader
 
+        show_lines(place_in_spark(self.place()))
         try:
             return self._make_stream_reader(schema)
         except RocketMQError as error:
-            if not runs_in_spark():
-                raise
             return RefusedStreamReader(error)
 
     def _make_stream_reader(self, schema: StructType) -> DataSourceStreamReader:
@@ -133,10 +136,12 @@ def register(spark: SparkSession) -> None:
     A session that looks for installed packages finds the format by itself; Connect and Databricks may not. If this
     process has the session's driver, the Python that Spark starts for planners and workers is checked first.
     """
-    from .boundary.worker_python import require_worker_python
+    from .boundary.worker_python import environment_of_workers, require_worker_python
 
-    if python := _worker_python(spark):
-        require_worker_python(python, () if _travels_by_value() else ("pyspark_rocketmq",))
+    context = _context_here(spark)
+    if context and context.pythonExec:
+        packages = () if _travels_by_value() else ("pyspark_rocketmq",)
+        require_worker_python(context.pythonExec, packages, environment_of_workers(context))
     spark.dataSource.register(RocketMQDataSource)
 
 
@@ -156,15 +161,15 @@ def read_where(spark: SparkSession, options: Mapping[str, str], condition: str) 
     return reader.load().where(condition)
 
 
-def _worker_python(spark: SparkSession) -> str | None:
-    """Return the Python that a session starts for planners and workers; None where that cannot be known here.
+def _context_here(spark: SparkSession) -> SparkContext | None:
+    """Return the context that knows which Python Spark starts for planners and workers; None if that is not known here.
 
     Over Spark Connect a server starts it; Databricks manages the Python of workers in a way of its own.
     """
     if "DATABRICKS_RUNTIME_VERSION" in os.environ:
         return None
     try:
-        return spark.sparkContext.pythonExec
+        return spark.sparkContext
     except AttributeError:  # A session of Spark Connect has no context.
         return None
 

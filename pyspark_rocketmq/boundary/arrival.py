@@ -53,11 +53,15 @@ def _make_opener() -> Callable[[bytes], Any]:
             make, arguments = pickle.loads(packed)
         except ModuleNotFoundError as error:
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-            text = (
-                f"[SPARK_SETUP] {sys.executable} (Python {platform.python_version()}) on host {platform.node()} lacks "
-                f"{(error.name or '').partition('.')[0]}, which reads and writes messages there; "
-                "pip install pyspark-rocketmq on that host, or ship an environment with spark.archives"
-            )
+            name = error.name or ""
+            package = name.partition(".")[0]
+            if sys.modules.get(package):  # A module of it is missing.
+                what = f"has another release of {package}, without {name}; install the driver's release on that host"
+            else:
+                what = f"lacks {package}, which reads and writes messages there; "
+                what += "pip install pyspark-rocketmq on that host"
+            where = f"{sys.executable} (Python {platform.python_version()}) on host {platform.node()}"
+            text = f"[SPARK_SETUP] {where} {what}, or ship an environment with spark.archives"
             print(text, file=sys.stderr, flush=True)
             raise RuntimeError(text) from None
         return make(*arguments)

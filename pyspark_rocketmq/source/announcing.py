@@ -36,9 +36,11 @@ def describe_query(
 ) -> str:
     """Return the line about a query whose first batch is planned: what it reads, its group, and where it starts."""
     waiting = sum(max(0, each.max_offset - starts[queue]) for queue, each in bounds.items() if queue in starts)
+    unknown_count = len(bounds.keys() - starts.keys())
+    others = f", beside those of {unknown_count} queues that cannot be read yet" if unknown_count else ""
     return (
         f"reads {_count_queues(bounds)}; {_describe_group(options)}; {_describe_start(options, start)}; "
-        f"at most {waiting} messages to read"
+        f"at most {waiting} messages to read{others}"
     )
 
 
@@ -92,7 +94,9 @@ def _describe_start(options: ReaderOptions, start: Position | None) -> str:
     requested = _describe_requested(options.start.requested)
     if start is None:
         return f"starts at {requested}"
-    if options.share or _is_default(options.start):
+    if options.share:
+        return "goes on from its checkpoint or the group's positions, whichever are larger"
+    if _is_default(options.start):
         return "goes on from its checkpoint"
     return f"goes on from its checkpoint, which outranks {requested}"
 

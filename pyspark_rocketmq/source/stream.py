@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -106,11 +107,21 @@ class StreamReader(DataSourceStreamReader):
 
     @spark_call
     def stop(self) -> None:
-        """End the query: commit what is acknowledged, and release locks and claims."""
+        """End the query: commit what is acknowledged, and release locks and claims.
+
+        Spark calls this while it handles the error that ends the query, and shows the last error only. So an error of
+        this method is then logged and not raised.
+        """
+        is_failing = sys.exc_info()[0] is not None
         with self._shutdown.stopping():
-            if self._planner:
-                self._planner.finish(self._rhythm.flush_s)
-                self._planner = None
+            planner, self._planner = self._planner, None
+            try:
+                if planner:
+                    planner.finish(self._rhythm.flush_s)
+            except Exception:
+                if not is_failing:
+                    raise
+                _log.exception("the query could not be ended as it should")
 
 
 if HAS_ADMISSION:

@@ -42,6 +42,20 @@ def test_a_worker_without_the_package_says_so(make: Callable[[], object]) -> Non
 
 
 @pytest.mark.usefixtures("spark_process")
+def test_a_worker_with_another_release_is_not_told_that_it_has_none() -> None:
+    """If only a module of the package is missing, the error says that the releases differ."""
+    code = OPEN.format("sys.modules['pyspark_rocketmq.datasource'] = None")
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=CLOUDPICKLE.dumps(source()), capture_output=True, timeout=60, check=False
+    )
+
+    first = done.stderr.decode().splitlines()[0]
+    assert " has another release of pyspark_rocketmq, without pyspark_rocketmq.datasource;" in first
+    assert "install the driver's release on that host" in first
+
+
+@pytest.mark.usefixtures("spark_process")
 def test_a_worker_with_the_package_gets_what_was_sent() -> None:
     """Source and readers arrive with their options, sent once or passed on."""
     for make in SENT:

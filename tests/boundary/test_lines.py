@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_rocketmq.boundary.calls import place_in_spark
 from pyspark_rocketmq.boundary.lines import LEVEL_VARIABLE, LineHandler, show_lines
+from pyspark_rocketmq.datasource import RocketMQDataSource
 from tests.boundary.fixtures import LOGGER
 
 pytestmark = pytest.mark.usefixtures("spark_process")
@@ -50,20 +53,77 @@ def test_a_process_shows_each_line_once(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err.endswith("WARNING rocketmq [second]: news\n")
 
 
+def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Show a line of each level in a process without handlers, and return the texts that are on stderr."""
+    with bare_root():
+        show_lines("driver")
+        for level in ("DEBUG", "INFO", "WARNING"):
+            LOGGER.log(logging.getLevelNamesMapping()[level], level)
+    return [line.partition("[driver]: ")[2] for line in capsys.readouterr().err.splitlines()]
+
+
 @pytest.mark.parametrize(
-    ("given", "shown"), [("debug", ["low", "high"]), ("WARNING", ["high"]), ("", ["high"]), ("loud", ["high"])]
+    ("given", "shown"),
+    [("debug", ["DEBUG", "INFO", "WARNING"]), (" WARN ", ["WARNING"]), ("ERROR", []), ("", ["INFO", "WARNING"])],
 )
 def test_a_variable_sets_the_level(
     given: str, shown: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The environment sets the lowest level that is shown; a word that is no level counts as none."""
+    """The environment sets the lowest level that is shown, by Python's name or log4j's."""
     monkeypatch.setenv(LEVEL_VARIABLE, given)
-    show_lines("driver")
-    with bare_root():
-        LOGGER.debug("low")
-        LOGGER.warning("high")
 
-    assert [line.rpartition(": ")[2] for line in capsys.readouterr().err.splitlines()] == shown
+    assert told(capsys) == shown
+
+
+@pytest.mark.parametrize("given", ["loud", "NOTSET", "10"])
+def test_a_word_that_is_no_level_is_named(
+    given: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong level is not passed over in silence: INFO is shown, after a warning that names the levels."""
+    monkeypatch.setenv(LEVEL_VARIABLE, given)
+
+    first, *others = told(capsys)
+    assert first == f"{LEVEL_VARIABLE} = '{given}' is no level, showing INFO; use DEBUG, INFO, WARNING or ERROR"
+    assert others == ["INFO", "WARNING"]
+
+
+@pytest.mark.parametrize(("level", "shown"), [("ERROR", []), ("DEBUG", ["DEBUG", "INFO", "WARNING"])])
+def test_a_level_that_the_user_has_chosen_stays(
+    level: str, shown: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If code of the user has given the root logger a level, such as `sitecustomize`, the library has the same."""
+    root = logging.getLogger()
+    before = root.level
+    root.setLevel(level)
+    try:
+        assert told(capsys) == shown
+    finally:
+        root.setLevel(before)
+
+
+@pytest.mark.parametrize("propagates", [True, False])
+def test_a_handler_of_the_package_s_logger_is_enough(
+    propagates: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user who gives the package's logger a handler of its own sees each line once."""
+    LOGGER.addHandler(logging.StreamHandler(sys.stderr))
+    monkeypatch.setattr(LOGGER, "propagate", propagates)
+    with bare_root():
+        show_lines("driver")
+        LOGGER.warning("news")
+
+    assert capsys.readouterr().err == "news\n"
+
+
+def test_a_root_handler_that_gets_no_lines_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If lines do not reach the root logger, its handler is no reason for silence."""
+    monkeypatch.setattr(LOGGER, "propagate", False)
+    show_lines("driver")
+    LOGGER.warning("news")
+
+    assert capsys.readouterr().err.endswith("[driver]: news\n")
 
 
 def test_a_handler_of_the_program_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,6 +132,18 @@ def test_a_handler_of_the_program_is_enough(capsys: pytest.CaptureFixture[str]) 
     LOGGER.warning("news")
 
     assert capsys.readouterr().err == ""
+
+
+def test_a_warning_about_options_of_a_stream_has_time_and_level(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first thing that a planner's process does is to make the reader; what that logs is a whole line, too."""
+    given = {"nameServer": "h:1", "subscribe": "orders", "strictOptions": "warn", "subscibe": "x"}
+    source = RocketMQDataSource(given)
+    LOGGER.handlers.clear()
+    with bare_root():
+        source.streamReader(StructType([StructField("body", BinaryType())]))
+
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith("WARNING rocketmq [driver, options]: option subscibe is not known here and has no effect")
 
 
 def test_a_place_on_the_driver() -> None:

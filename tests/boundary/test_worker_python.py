@@ -10,6 +10,7 @@ from typing import Any
 
 import pyspark.cloudpickle
 import pytest
+from pyspark import SparkFiles
 from pyspark.errors import PySparkAttributeError
 
 import pyspark_rocketmq
@@ -42,12 +43,19 @@ def make_python(tmp_path: Path) -> MakePython:
     return MakePython(tmp_path)
 
 
+@pytest.fixture(autouse=True)
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder into which Spark puts the files of the job."""
+    monkeypatch.setattr(SparkFiles, "getRootDirectory", lambda: str(tmp_path / "userFiles"))
+    return tmp_path / "userFiles"
+
+
 class Session:
     """A session that notes what is registered in it."""
 
     def __init__(self, python: str) -> None:
         self.registered: list[Any] = []
-        self.sparkContext = SimpleNamespace(pythonExec=python)
+        self.sparkContext = SimpleNamespace(pythonExec=python, environment={})
         self.dataSource = SimpleNamespace(register=self.registered.append)
 
 
@@ -71,15 +79,23 @@ def test_missing_packages_are_refused(make_python: MakePython) -> None:
 
 
 def test_a_program_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    """A wrong PYSPARK_PYTHON is named."""
-    with pytest.raises(SparkSetupError, match="there is no such program on the driver"):
+    """A wrong PYSPARK_PYTHON is named, such as the path of an archive that only executors unpack."""
+    with pytest.raises(SparkSetupError, match="there is no such program on the driver") as refused:
         require_worker_python(str(tmp_path / "python9"))
+
+    elsewhere = "where executors have it elsewhere, give their path in spark.sql.execution.pyspark.python"
+    assert str(refused.value).endswith(f"export PYSPARK_PYTHON={sys.executable} before the session starts; {elsewhere}")
 
 
 @pytest.mark.parametrize("code", [0, 1])
 def test_an_equal_python_and_an_unknown_one_may_work(make_python: MakePython, code: int) -> None:
     """A Python with everything passes, and so does one that does not answer: Spark has the last word."""
     require_worker_python(make_python(rf"{HERE}\n\n", code))
+
+
+def test_an_answer_that_nobody_understands_is_no_refusal(make_python: MakePython) -> None:
+    """If a wrapper prints a greeting before Python's answer, its release is unknown, and Spark has the last word."""
+    require_worker_python(make_python(rf"Welcome!\n{HERE}\npyarrow\n"))
 
 
 def test_another_path_of_this_python_is_asked(tmp_path: Path) -> None:
@@ -115,6 +131,27 @@ def test_a_package_that_travels_by_value_may_be_missing(make_python: MakePython)
     assert session.registered == [RocketMQDataSource]
     with pytest.raises(SparkSetupError, match="it lacks pyspark_rocketmq"):
         register(session)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("way", ["spark.executorEnv.PYTHONPATH", "addPyFile", "PYTHONPATH"])
+def test_packages_that_spark_brings_are_not_missing(
+    way: str, make_python: MakePython, shipped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python is asked with the path that Spark gives it: of the program, of executors, and with the job's files."""
+    archive = str(shipped / "package.zip")
+    session = Session(make_python(rf"{HERE}\n$(echo $PYTHONPATH | grep -q package.zip || echo pyspark_rocketmq)\n"))
+    with pytest.raises(SparkSetupError, match="it lacks pyspark_rocketmq"):
+        register(session)  # type: ignore[arg-type]
+
+    if way == "addPyFile":
+        monkeypatch.syspath_prepend(archive)
+    elif way == "PYTHONPATH":
+        monkeypatch.setenv(way, archive)
+    else:
+        session.sparkContext.environment["PYTHONPATH"] = archive
+    register(session)  # type: ignore[arg-type]
+
+    assert session.registered == [RocketMQDataSource]
 
 
 def test_over_connect_the_server_chooses_its_python() -> None:

@@ -10,8 +10,21 @@ import pytest
 
 from broker_stub import StubBroker
 from pyspark_rocketmq.source.announcing import describe_work, list_names, log_together
-from tests.source.driving import GROUP, TOPIC, Checkpoint, batch_options_for, fresh_run, options_for, read_batch
+from tests.source.driving import (
+    GROUP,
+    QUICK,
+    TOPIC,
+    Checkpoint,
+    Run,
+    admin_of,
+    batch_options_for,
+    fresh_run,
+    options_for,
+    queue_of,
+    read_batch,
+)
 
+MEMBER = {"consumerGroup": GROUP, "groupMembership": "shared", "startingOffsets": "group"}
 LOG = logging.getLogger("pyspark_rocketmq.source.test")
 
 
@@ -59,6 +72,35 @@ def test_a_query_with_a_checkpoint_says_that_it_wins(stub: StubBroker, caplog: p
     first, second = told(caplog)
     assert "goes on from its checkpoint, which outranks startingOffsets=group, else " in first
     assert "; goes on from its checkpoint; at most 0 messages" in second
+
+
+def test_a_member_with_a_checkpoint_says_that_the_group_counts_too(
+    stub: StubBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A member that starts again goes on where its group stands, if that is after its checkpoint."""
+    options, checkpoint = options_for(stub, **MEMBER), Checkpoint()
+    with Run(options, checkpoint, rhythm=QUICK) as run:
+        run.read_until(3)
+        run.trigger()
+    caplog.clear()
+    with Run(options, checkpoint, rhythm=QUICK) as run:
+        run.trigger()
+
+    said = "goes on from its checkpoint or the group's positions, whichever are larger; at most 0 messages to read"
+    [line] = told(caplog)
+    assert line.endswith(f"; is a member of group {GROUP}; {said}")
+
+
+def test_messages_of_queues_without_a_known_start_are_not_counted_as_none(
+    stub: StubBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If another client holds the lock of a queue, the number of messages does not stand for that queue."""
+    options = options_for(stub, ordering="queue", lockQueues="true", **MEMBER)
+    admin_of(stub).groups.lock(GROUP, "10.0.0.9@other", [queue_of(0), queue_of(1)])
+    with Run(options, rhythm=QUICK) as run:
+        run.trigger()
+
+    assert told(caplog)[0].endswith("at most 0 messages to read, beside those of 2 queues that cannot be read yet")
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from broker_stub import StubBroker
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options import parse_reader_options
 from pyspark_rocketmq.source.rhythm import PlannerRhythm
 from pyspark_rocketmq.source.shutdown import ShutdownHandler
+from pyspark_rocketmq.source.stream import make_stream_reader
 from pyspark_rocketmq.wire.codes import RequestCode
 from tests.source.driving import GROUP, TOPIC, Run, options_for, queue_of
 from tests.source.ended_queries import group_of
@@ -142,3 +147,36 @@ def test_a_process_that_goes_on_has_its_own_answer_to_sigterm(awaited: ShutdownH
     with awaited.stopping():
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN
+
+
+def test_an_error_while_ending_does_not_hide_the_one_that_ended_the_query(caplog: pytest.LogCaptureFixture) -> None:
+    """Spark calls `stop` while it handles an error, and shows the last one: so a further error is logged only."""
+    with pytest.raises(OptionError, match="the first"):
+        end_by_error(broken_reader())
+    assert "the query could not be ended as it should" in caplog.text and "raise_defect" in caplog.text
+
+
+def test_an_error_while_ending_is_raised_where_none_is_handled() -> None:
+    """A program that ends a query itself gets the error."""
+    with pytest.raises(KeyError, match="a defect"):
+        broken_reader().stop()
+
+
+def broken_reader() -> Any:
+    """Return a reader whose planner cannot be ended."""
+    reader: Any = make_stream_reader(parse_reader_options({"nameServer": "h:1", "subscribe": TOPIC}, stream=True))
+    reader._planner = SimpleNamespace(finish=raise_defect)
+    return reader
+
+
+def raise_defect(_: float) -> None:
+    """Raise an error that is not the library's."""
+    raise KeyError("a defect")
+
+
+def end_by_error(reader: Any) -> None:
+    """End a query as Spark does after an error."""
+    try:
+        raise OptionError("startingOffsets", None, "the first")
+    finally:
+        reader.stop()
