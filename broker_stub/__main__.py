@@ -39,9 +39,8 @@ _MOST_TOPICS = 8
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a stub until SIGTERM or SIGINT, and return the exit code."""
-    ended = catch_signals()
     try:
-        with open_stub(arguments) as stub:
+        with catch_signals() as ended, open_stub(arguments) as stub:
             print(f"nameServer={stub.name_server} endpoints={stub.endpoints or NO_ENDPOINTS}")
             print("\n".join(describe(stub.name_server, stub.topics())), flush=True)
             ended.wait()
@@ -63,12 +62,16 @@ def describe(name_server: str, topics: Mapping[str, int]) -> list[str]:
     ]
 
 
-def catch_signals() -> threading.Event:
-    """Return an event that SIGTERM and SIGINT set, instead of ending the process."""
+@contextmanager
+def catch_signals() -> Iterator[threading.Event]:
+    """Yield an event that SIGTERM and SIGINT set, instead of ending the process, during the `with` block."""
     ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
-    return ended
+    before = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield ended
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -30,8 +30,7 @@ def _run(session: Session, **values: Any) -> Iterator[Ready]:
     from broker_stub.__main__ import catch_signals, open_stub
 
     words = [word for parameter in PARAMETERS for word in _words(parameter, values[parameter.key])]
-    ended = catch_signals()
-    with open_stub(words) as stub:
+    with catch_signals() as ended, open_stub(words) as stub:
         yield Ready(stub.name_server, stub.endpoints, stub.topics())
         ended.wait()
 
