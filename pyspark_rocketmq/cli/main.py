@@ -46,9 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         with suppress(OSError):
             screen.write_closing()
+        return Exit.OUTPUT_CLOSED
+    finally:
         for stream in (screen.out, screen.err):
             _discard_if_closed(stream)
-        return Exit.OUTPUT_CLOSED
 
 
 def _run_until_interrupted(words: Sequence[str], screen: Screen) -> int:
@@ -75,7 +76,6 @@ def _run(words: Sequence[str], screen: Screen) -> int:
         return Exit.DONE if invocation is None else _run_command(invocation, screen)
     except RocketMQError as error:
         screen.write_error(error, Exit.FAILED)
-        _discard_if_closed(screen.out)
         return Exit.FAILED
     except ClickException as error:
         return _refuse(error, words, screen)
